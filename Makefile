@@ -25,7 +25,7 @@ BENCHED ?= native,containerd,docker,gvisor,lxc,nspawn,podman,examples/runtimes/c
 
 PUBLISHED := $(foreach name,unixbench iozone netperf,$(if $($(shell echo $(name) | tr a-z A-Z)_SOURCE),--$(name)-source $($(shell echo $(name) | tr a-z A-Z)_SOURCE)))
 
-.PHONY: help lab family setup setup-cross setup-dev wheel share demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-load bench-load-lab bench-load-rates bench-load-servers bench-load-changes bench-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-lab bench-run-lab bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead bench-start bench-exec bench-streams compare-quality fuzz docs clean
+.PHONY: help lab family setup setup-cross setup-dev wheel share demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-load bench-load-lab bench-load-rates bench-load-servers bench-load-changes bench-host bench-containers-on-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-lab bench-run-lab bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead bench-start bench-exec bench-streams compare-quality fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first);"
@@ -53,6 +53,7 @@ help:
 	@echo "make bench-load-lab  the rate at which the demo breaks under KVM, asked from inside and by the lab (twenty minutes; resumable); a part of bench-load"
 	@echo "make bench-load     the same, and what changes under load save a request of the examples, beside published figures (says its hours; resumable)"
 	@echo "make bench-host     fit the example's machine that hosts containers, hold its figures against their goals (hours; resumable)"
+	@echo "make bench-containers-on-host  count containers in that machine, as it is and as fitted (root; says its hours; resumable)"
 	@echo "make bench-remedies   each remedy that earlier work published, tried on today's machine (hours; resumable)"
 	@echo "make setup-bench    the packages of container engines, which nothing but benchmarks needs (asks for root)"
 	@echo "make bench          every runtime and suite in the quick form, within 85 minutes (WITHIN=60: other minutes),"
@@ -219,6 +220,9 @@ bench-load: bench-load-rates bench-load-lab bench-load-servers bench-load-change
 bench-host: setup-host
 	$(BIN)/python tools/bench_host.py --out $(BUILD)/bench-host $(BENCH_ARGS)
 
+bench-containers-on-host: setup-host setup-bench
+	$(BIN)/python tools/bench_containers_on_host.py --out $(BUILD)/bench-host $(BENCH_ARGS)
+
 bench-remedies: setup-host
 	$(BIN)/python tools/bench_remedies.py --out $(BUILD)/bench-remedies $(BENCH_ARGS)
 
@@ -253,13 +257,15 @@ $(BUILD)/bench/run-lab.raw: tools/bench_lab.py $(wildcard benchmarks/engines/*.t
 	mkdir -p $(@D)
 	$(BIN)/python tools/bench_lab.py --python $@
 
-# Containers on a Loongson-3, as published work measured them: a machine with podman runs our set in none to four at once.
-# The page goes to build/bench/loongson.md. BENCH_ARGS="--repeat 3": so often.
+# Containers on a Loongson-3, as published work measured them: a machine with Docker and podman runs our set in none to
+# four at once, three times. The page goes to build/bench/loongson.md. LOONGSON=native,podman LOONGSON_REPEAT=1: less.
+LOONGSON ?= native,docker,podman
+LOONGSON_REPEAT ?= 3
 bench-loongson: setup-cross
 	mkdir -p $(BUILD)/bench
 	test -e $(BUILD)/images/unixbench-mips64el || $(BIN)/python examples/build.py benchmarks/unixbench $(BUILD)/images/unixbench-mips64el --arch mips64el
 	test -e $(BUILD)/bench/engines-mips64el.raw || $(BIN)/python examples/build.py benchmarks/engines $(BUILD)/bench/engines-mips64el.raw --arch mips64el
-	$(BIN)/vmtailor bench unixbench --quick --inside vm:$(BUILD)/bench/engines-mips64el.raw --on native,podman --n 0,1,2,3,4 \
+	$(BIN)/vmtailor bench unixbench --quick --inside vm:$(BUILD)/bench/engines-mips64el.raw --on $(LOONGSON) --repeat $(LOONGSON_REPEAT) --n 0,1,2,3,4 \
 	  --image oci:$(BUILD)/images/unixbench-mips64el -o $(BUILD)/bench/loongson.json $(BENCH_ARGS)
 	$(BIN)/vmtailor bench report $(BUILD)/bench/loongson.json --data-n -o $(BUILD)/bench/loongson.md
 

@@ -22,7 +22,7 @@ from vmtailor.base.natives import locate
 from vmtailor.model.architecture import presumed
 from vmtailor.model.boots.counters import CodeMark, Counters, CountingConfig
 from vmtailor.model.machine import Clock
-from vmtailor.model.machine_watch import RECORD, MachineWatch
+from vmtailor.model.machine_watch import RECORD, MachineWatch, WatchedKind
 from vmtailor.pipeline.systems import exercise_boots
 from vmtailor.stages import exercise_file
 
@@ -78,9 +78,10 @@ def main() -> None:
     if boot.boot.problem:
         print("not as asked:", boot.boot.problem)
     at = {mark.name: mark.at_ns for mark in watch.marks}
-    inside = [ns for ns in watch.times_ns if at["load"] <= ns < at["load_end"]]
-    last = [sum(one.values[-1] is not None for one in watch.series if one.figure == "cpu_us" and one.name)]
-    print(f"{len(inside)} samples in the load, {len(watch.containers)} containers seen, {last[0]} at the end")
+    inside = [number for number, ns in enumerate(watch.times_ns) if at["load"] <= ns < at["load_end"]]
+    containers = [one for one in watch.of(WatchedKind.CONTAINER) if one.figure == "cpu_us"]
+    last = sum(one.values[inside[-1]] is not None for one in containers)
+    print(f"{len(inside)} samples in the load, {len(watch.containers)} containers seen, {last} at the end")
     whole = 0
     for name, (kernel, user) in costs(made.counters[0], "load", "load_end").items():
         whole += kernel + user

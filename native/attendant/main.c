@@ -28,11 +28,11 @@
 #define PORT "/dev/.vmtailor-port"
 #define WAIT_MS 10000
 
-static char device[128], type[32], mode[8], program[1024];
+static char device[192], type[32], mode[8], program[1024];
 
 static void read_system(void) {
     FILE *file = fopen("/system", "re");
-    if (file == NULL || fscanf(file, "%127s %31s %7s %1023s", device, type, mode, program) != 4)
+    if (file == NULL || fscanf(file, "%191s %31s %7s %1023s", device, type, mode, program) != 4)
         fatal("", "/system does not say what to start");
     fclose(file);
 }

@@ -24,9 +24,10 @@
 #define MOST 128  /* containers; five open files each */
 #define DEEPEST 8 /* levels of the tree */
 #define MOST_GROUPS 4096
-#define LOOKS 16    /* samples between two walks where nothing hints at a change */
-#define ID 64       /* hexadecimal digits of an engine's identifier */
-#define SHORT_ID 12 /* as engines print them */
+#define MOST_LOOKS 3 /* at a container's first process */
+#define LOOKS 16     /* samples between two walks where nothing hints at a change */
+#define ID 64        /* hexadecimal digits of an engine's identifier */
+#define SHORT_ID 12  /* as engines print them */
 
 enum file { CPU, CURRENT, MEMORY, IO, PIDS, FILES };
 static const char *const files[FILES] = {"cpu.stat", "memory.current", "memory.stat", "io.stat", "pids.current"};
@@ -36,7 +37,8 @@ static struct container {
     int folder, fds[FILES];
     int pid;          /* of its first process, 0: not known yet */
     bool own_network; /* not the machine's */
-    bool told, seen;
+    int looks;        /* at what its first process is: engines begin as themselves */
+    bool seen;
 } containers[MOST];
 static unsigned count, visited, since_walk;
 static bool lost = true; /* walk at the next sample */
@@ -200,7 +202,7 @@ static void meet(struct container *one) {
     if (text != NULL)
         plain_name(command, sizeof command, text);
     out_line("named %s %s %s\n", one->id, one->engine, command);
-    one->told = true;
+    one->looks++;
 }
 
 /* Sums of "8:0 rbytes=1 wbytes=2 rios=3 wios=4 …", a line for each disk. */
@@ -259,7 +261,7 @@ static void sample(struct container *one) {
     static const char *const times[] = {"usage_usec", "user_usec", "system_usec", "throttled_usec"};
     static const char *const uses[] = {"anon", "file", "inactive_file", "kernel"};
     uint64_t sums[4], received, sent;
-    if (one->pid == 0)
+    if (one->pid == 0 || one->looks < MOST_LOOKS)
         meet(one);
     char *text = file_of(one, CPU);
     if (text == NULL) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * /init of a small initial RAM disk: loads the modules in /modules in the order of /modules/list, waits for the root
- * disk, mounts it as the kernel's command line says (root= a device, rootfstype=, ro or rw) and becomes its init.
+ * disk, makes the volume that dm-mod.create= describes, mounts the root as the kernel's command line says (root= a
+ * device, rootfstype=, ro or rw) and becomes its init.
  *
  * Where the initial RAM disk has a folder /watch, somebody stays behind in it who notes what the system does; with a
  * tracer there, every system call of the root's init and of all its descendants (watch.h).
@@ -17,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "small-init/mapped.h"
 #include "small-init/say.h"
 #include "small-init/watch.h"
 #include "small-init/watch_log.h"
@@ -111,6 +113,7 @@ int main(int argc, char **argv) {
         fatal("mount: %s", strerror(errno));
     read_text("/proc/cmdline", command_line, sizeof(command_line));
     load_modules();
+    map_volume(command_line);
     mount_root();
     if (watch_is_wanted())
         watch_start(argv); /* returns where nothing is traced */

@@ -289,6 +289,14 @@ static void answer_stats(struct client *client) {
     }
 }
 
+/* What the monitor's process uses, without asking the guest. */
+static void answer_use(struct client *client) {
+    bytes_add(&client->waiting, "vmtailor 1", 11);
+    add_use(&client->waiting);
+    send_frame(client, 'R', bytes_first(&client->waiting), bytes_left(&client->waiting));
+    client->role = ROLE_ANSWERED;
+}
+
 static void stop(struct client *client, const struct request *request) {
     served->restarts = false;
     served->grace_ms = number(request, "grace-ms", served->grace_ms);
@@ -323,8 +331,11 @@ static void serve(struct client *client, const struct request *request) {
         client->input = number(request, "stdin", 0) == 1 && served->orders->interactive;
     } else if (!strcmp(verb, "exec")) {
         begin_session(client, request, NULL, ROLE_SESSION);
-    } else if (!strcmp(verb, "archive") || !strcmp(verb, "extract") || !strcmp(verb, "processes")) {
+    } else if (!strcmp(verb, "archive") || !strcmp(verb, "extract") || !strcmp(verb, "processes") ||
+               !strcmp(verb, "sample")) {
         begin_session(client, request, verb, ROLE_SESSION);
+    } else if (!strcmp(verb, "use")) {
+        answer_use(client);
     } else if (!strcmp(verb, "stats")) {
         answer_stats(client);
     } else {

@@ -113,7 +113,7 @@ def test_the_verb_shows_it_and_its_document_is_the_record(
     assert all(word in shown.stdout for word in ("Made-up 1", RELEASE, "GPT", "ours.service", "noisy.service"))
     printed = vmtailor(["show", f"disk:{path}", "--json"], capsys, monkeypatch)
     document = msgspec.json.decode(printed.stdout)
-    assert document.pop("schema") == "vmtailor/subject/1"
+    assert document.pop("schema") == "vmtailor/subject/2"
     assert msgspec.convert(document, System) == read(path)
 
 
@@ -259,7 +259,7 @@ REFUSED: dict[Make, str] = {
     no_table: "has no file system that is known", sun_table: "table of the unsupported kind sun",
     cut_off: "damaged partition table|reaches beyond the disk", reaching_beyond: "reaches beyond the disk",
     squashed: "a file system of the kind erofs", encrypted: "is encrypted .LUKS", encrypted_whole: "is encrypted .LUKS",
-    volumes: "a part of LVM volumes", hibernated: "is hibernated: a system sleeps in partition 2",
+    volumes: "is a part of LVM volumes that no metadata", hibernated: "is hibernated: a system sleeps in partition 2",
     sleeping_in_a_file: "is hibernated: a system sleeps in /swapfile",
     not_unmounted: "was not cleanly unmounted", in_use: "was not cleanly unmounted",
     of_another_processor: "is a system for S390, 64 bits", without_kernel: "has no kernel inside",

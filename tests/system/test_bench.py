@@ -330,7 +330,7 @@ def test_engines_within_a_machine_are_counted_to_the_instruction(image: Path, tm
     absent.write_text(CRUN.read_text().replace('"crun"', '"no-such-crun"').replace('name = "no-such', 'name = "no'))
     out = tmp_path / "bench.json"
     on = ["--on", f"native,nspawn,{absent}", "--inside", f"vm:{disk}"]
-    arguments = words(image, out, "startup,memory", *on)
+    arguments = words(image, out, "startup,isolation", *on)
     ended = run_program(tmp_path, *arguments, timeout_s=BUILD_S)
     assert ended.code == 0, ended.stderr
     run = run_of(out)
@@ -352,7 +352,32 @@ def test_engines_within_a_machine_are_counted_to_the_instruction(image: Path, tm
         assert len(least) == len(most) == 2
         assert max(least) - min(least) <= 0.001 * max(least) and max(most) - min(most) <= 0.001 * max(most)
         assert min(most) > 2 * max(least)  # namespaces, mounts, a cgroup, its own process
-    assert any(text.startswith("vm:engines/…: memory: cannot tell") for text in run.left_out)
+    assert any(text.startswith("vm:engines/…: isolation: cannot tell") for text in run.left_out)
+    assert nothing_is_left() == []
+
+
+@pytest.mark.slow
+def test_memory_within_a_machine_grows_with_its_instances_until_none_fits(image: Path, tmp_path: Path) -> None:
+    out, on = tmp_path / "bench.json", ["--on", "native,nspawn,podman", "--inside", f"vm:{disk_of_engines()}"]
+    ended = run_program(tmp_path, *words(image, out, "memory", *on, "--n", "1,4"), timeout_s=2 * BUILD_S)
+    assert ended.code == 0, ended.stderr
+    run = run_of(out)
+    assert not [(trial.runtime, trial.test, trial.failure) for trial in run.trials if trial.failure]
+    found: defaultdict[tuple[str, str, int], list[float]] = defaultdict(list)
+    for trial in run.trials:
+        for figure in trial.figures:
+            found[trial.runtime, figure.name, trial.count].append(figure.value)
+    for name in ("native", "nspawn", "podman"):
+        row = f"vm:engines/{name}"
+        for count in (1, 4):
+            least = found[row, "memory.current of each", count]
+            most = found[row, "MemAvailable for each", count]
+            assert len(least) == len(most) == 2 and 0 < max(least) < 64 << 20 and max(most) < 128 << 20
+        assert 32 << 20 < min(found[row, "in use before the first", 4]) < 512 << 20
+        assert found[row, "still answered", 1] == found[row, "started", 1] and max(found[row, "started", 1]) <= 12
+    # A process of a chroot is the least; an engine's monitor stays beside each of its own.
+    native, podman = (min(found[f"vm:engines/{one}", "MemAvailable for each", 4]) for one in ("native", "podman"))
+    assert native < podman
     assert nothing_is_left() == []
 
 

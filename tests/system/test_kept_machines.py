@@ -25,6 +25,9 @@ import pytest
 from tests.fakes.program import argv_of
 from tests.system.conftest import Fitted, with_image
 
+from vmtailor.base.files import records
+from vmtailor.model.machine_watch import MachineWatch, WatchedKind
+
 pytestmark = pytest.mark.system
 
 SHELL = Path(__file__).parents[1] / "guests" / "shell"
@@ -218,6 +221,22 @@ def test_streams_that_are_attached_and_how_machines_end(shell: Path, call: Call)
     assert said(call("stop", "-t", "1", "deaf")) == "deaf\n"
     assert 1.0 <= time.monotonic() - began < PATIENCE_S
     assert said(call("wait", "deaf", "deaf")) == "137\n137\n"
+
+
+def test_a_machine_that_runs_is_watched(shell: Path, call: Call, tmp_path: Path) -> None:
+    said(call("run", "-d", "--name", "busy", shell, "while :; do :; done"))
+    out = tmp_path / "out"
+    ended = call("watch", "busy", "--every", "200ms", "--for", "2s", "-o", out, "--openmetrics", out / "text")
+    assert ended.returncode == 0, ended.stderr
+    found = records.load(MachineWatch, out / "watch.json")
+    assert len(found.times_ns) >= 5 and found.subject == "busy"
+    for kind, figure in ((WatchedKind.HOST, "cpu_us"), (WatchedKind.HOST, "resident_bytes")):
+        series = found.find(kind, figure)
+        assert series is not None and series.values[-1]
+    free = found.find(WatchedKind.MACHINE, "memory_free_bytes")
+    assert free is not None and free.values[-1] and (out / "text").read_text().endswith("# EOF\n")
+    assert call("watch", "busy", "--memory", "64M").returncode == 2
+    assert call("watch", "nosuch").returncode != 0 and not call("watch", "nosuch").stdout
 
 
 def test_a_port_of_ipv6(shell: Path, call: Call) -> None:

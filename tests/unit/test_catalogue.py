@@ -137,7 +137,7 @@ def test_two_entries_of_one_name_are_refused(tmp_path: Path) -> None:
         ("kernel = '>=6.12'", True), ("kernel = '<6.12'", False),
         ("cpus = '==1'", True), ("cpus = '>=2'", False),
         *((f"{name} = {value}", (value == "true") == (name == "writable")) for value in ("true", "false")
-          for name in ("network", "terminal", "writable", "own_init", "partitioned", "modules")),
+          for name in ("network", "terminal", "writable", "own_init", "partitioned", "mapped", "modules")),
         ("cpus = '==1', network = true", False),
     ],
 )  # fmt: skip

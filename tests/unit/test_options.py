@@ -53,7 +53,7 @@ RECORDS: dict[type[Any], tuple[OptionSubject, ...]] = {
     ImageRunOptions: (KINDS.IMAGE,),
     VerifyRequest: (KINDS.CONTAINER, KINDS.SYSTEM),
     RefitRequest: (KINDS.CONTAINER, KINDS.SYSTEM),
-    WatchOptions: (KINDS.DISK, KINDS.CONTAINER, KINDS.SYSTEM),
+    WatchOptions: (KINDS.MACHINE, KINDS.DISK, KINDS.CONTAINER, KINDS.SYSTEM),
     BootOptions: (KINDS.MACHINE, KINDS.FITTED, KINDS.EXERCISED, KINDS.WATCHED),
 }
 

@@ -12,6 +12,7 @@ import pytest
 from vmtailor.analysis.changes import choice, trial_command
 from vmtailor.analysis.changes.change_catalogue import catalogue
 from vmtailor.analysis.changes.trial_command import BootOrigin
+from vmtailor.analysis.timeline.boot_json import from_json
 from vmtailor.base.files import records
 from vmtailor.cli.analyze import analyze
 from vmtailor.cli.boots import booted_log
@@ -120,7 +121,11 @@ def test_analyze_ends_with_the_command(tmp_path: Path, capsys: pytest.CaptureFix
     analyze([kept])
     assert "vmtailor boot /d.raw --try " in capsys.readouterr().out
     analyze([kept], json=True)
-    json.loads(capsys.readouterr().out)
+    (told,) = json.loads(document := capsys.readouterr().out)["tries"]
+    assert told["command"].startswith("vmtailor boot /d.raw --try ") and told["does"] == "Try what would help"
+    assert from_json(document.encode(), "x").advice  # which follow from it, so that they are not read again
+    analyze([log], out=tmp_path / "page.html")
+    assert "<code>vmtailor boot DISK --try " in (tmp_path / "page.html").read_text()
 
 
 def test_explain_says_how_a_remedy_is_tried_or_why_not(capsys: pytest.CaptureFixture[str]) -> None:

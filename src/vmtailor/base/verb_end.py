@@ -56,6 +56,11 @@ class NextCommand:
     does: str
     words: Sequence[str]
 
+    @property
+    def text(self) -> str:
+        """Return the command as a shell takes it, on one line."""
+        return " ".join(plain(shlex.quote(word)) for word in self.words)
+
 
 @dataclass(frozen=True, kw_only=True)
 class VerbEnd:

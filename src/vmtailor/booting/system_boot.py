@@ -25,6 +25,7 @@ from vmtailor.drivers.guest.guest_session import GuestSession
 from vmtailor.drivers.guest.ready import ConsoleWatcher
 from vmtailor.drivers.host import host_client
 from vmtailor.drivers.monitors.monitor import Counter, Wants
+from vmtailor.drivers.rootfs import small_initrd
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.counters import CodeOwner
 from vmtailor.model.boots.ending import End, Gathered
@@ -46,11 +47,11 @@ def owners() -> tuple[CodeOwner, ...]:
     return tuple(CodeOwner(name, *ADDRESSES[name]) for name in ("attendant", "client", "sampler"))
 
 
-def with_attendant(machine: Machine, volume: Path) -> Machine:
+def with_attendant(machine: Machine, volume: Path, file_system: str = "ext4") -> Machine:
     """Return the machine with the attendant's disk behind its own, so that the kernel starts the attendant."""
     device = f"/dev/vd{chr(ord('a') + len(machine.disks))}"
     words = tuple(word for word in machine.words if word.partition("=")[0] not in _ROOT_WORDS)
-    own = (f"root={device}", "rootfstype=ext4", "ro", f"init={PROGRAM}")
+    own = (f"root={device}", f"rootfstype={file_system}", "ro", f"init={PROGRAM}")
     return replace(machine, disks=(*machine.disks, Disk(str(volume))), words=(*own, *words))
 
 
@@ -65,7 +66,7 @@ def boot(
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(temporary.held_folder(scratch)) if wanted is not None else scratch
         counter = boot_counter.prepare(machine, wanted, folder, owners())
-        driven = with_attendant(machine, work.volume)
+        driven = with_attendant(machine, work.volume, small_initrd.file_system(Disk(str(work.volume))))
         listener = stack.enter_context(listening(driven, Wants(counter, attendant=True)))
         conversation = _Conversation(machine, listener, work)
         lost = conversation.run(on_progress)

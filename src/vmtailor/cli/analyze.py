@@ -57,19 +57,20 @@ def analyze(
     if json and csv:
         raise UserInputError("--json and --csv exclude each other", hint="give one of them")
     timeline = analyze_files(files, boot, needs_log=True, ready=ready)
+    tried = trial_command.commands(timeline, booted_log.booted(files[0]))
     if out is not None:
-        regular_files.write_output(out, boot_page(timeline, _title(files)).encode())
+        regular_files.write_output(out, boot_page(timeline, _title(files), tried).encode())
         printed.note(f"written: {out}")
     if trace is not None:
         regular_files.write_output(trace, trace_events(timeline))
         printed.note(f"written: {trace} (open it at ui.perfetto.dev or in chrome://tracing)")
     if json:
-        printed.json_bytes(json_chunks(timeline))
+        printed.json_bytes(json_chunks(timeline, tried))
     elif csv:
         printed.lines(to_csv(timeline))
     else:
         show_timeline(timeline, top)
-        if tried := trial_command.commands(timeline, booted_log.booted(files[0])):
+        if tried:
             show_end(VerbEnd(commands=tried))
 
 

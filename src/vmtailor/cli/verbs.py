@@ -149,6 +149,11 @@ VERBS = (
         "export",
         "Write a bundle's machine as files that start without vmtailor, with a README of two commands.",
     ),
+    Verb(
+        "install",
+        "install",
+        "Write a copy of a system's disk with a bundle's kernel and a boot entry beside the old ones.",
+    ),
     Verb("ps", "ps", "List named machines: those that run, or all."),
     Verb(
         "logs",
@@ -188,9 +193,9 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (
         "Fit a machine to an image or a system disk",
         (
-            ("fit, refit", "Make the machine that fits; fit it again."),
+            ("fit, refit, measure", "Make the machine that fits; again; measure it."),
             ("trace, plan, build, verify", "Take one step of a fit, and show its result."),
-            ("measure, push, export", "Measure a bundle; send it; write it for others."),
+            ("push, export, install", "Send it; write it for others, or onto its disk."),
             ("explain, report, show", "Explain a choice; write the page; show a system."),
         ),
     ),

@@ -39,13 +39,13 @@ def watch(asked: WatchOptions) -> None:
         output.json_bytes([records.to_bytes(found.watch)])
     else:
         _show(asked, found)
-    if found.series.boots[-1].boot.outcome is not Outcome.READY:
+    if found.boot is not None and found.boot.outcome is not Outcome.READY:
         raise typer.Exit(ExitCode.GUEST)
 
 
 def _show(asked: WatchOptions, found: Watched) -> None:
-    watch, boot = found.watch, found.series.boots[-1].boot
-    good = boot.outcome is Outcome.READY
+    watch, boot = found.watch, found.boot
+    good = boot is None or boot.outcome is Outcome.READY
     seen = f"{plural(len(watch.times_ns), 'sample')}, {plural(len(watch.containers), 'container')}"
     rows = [Text(f"{row.title:34}{row.cells[0]}") for row in glance([watch])]
     files = [("the page", str(found.page)), ("the record", str(asked.out / RECORD))]
@@ -56,7 +56,7 @@ def _show(asked: WatchOptions, found: Watched) -> None:
             verdict=EndVerdict(
                 VerdictMark.GOOD if good else VerdictMark.BAD,
                 f"watched: {seen}",
-                "" if good else plain(boot.problem),
+                plain(boot.problem) if boot is not None and not good else "",
             ),
             notes=[*rows, *(Text(note) for note in (*watch.notes, *found.notes))],
             files=files,

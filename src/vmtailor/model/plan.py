@@ -17,6 +17,15 @@ class RootFormat(StrEnum):
     EROFS = "erofs"
     SQUASHFS = "squashfs"
     EXT4 = "ext4"
+    XFS = "xfs"  # of a system's own disk; none is made for a container
+
+
+class ImageRoot(StrEnum):
+    """The formats that are made for a container's root."""
+
+    EROFS = RootFormat.EROFS.value
+    SQUASHFS = RootFormat.SQUASHFS.value
+    EXT4 = RootFormat.EXT4.value
 
 
 # vmtailor/plan/1: symbols, symbols left out and words as records of three kinds.

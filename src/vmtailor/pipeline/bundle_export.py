@@ -101,13 +101,7 @@ def prepare(files: BundleFolder, chosen: targets.ChosenTarget, wishes: ExportWis
         machine = replace(machine, disks=tuple(replace(disk, mode=DiskMode.WRITTEN) for disk in machine.disks))
     if wishes.outbound:
         machine = replace(machine, outbound=True, host_loopback=True)
-    lacking = [
-        (need, names)
-        for need in row.needed(bundle.architecture, chosen.variant, network=machine.network)
-        if (names := need.lacking(files.config))
-    ]
-    if lacking:
-        raise _lacks(files, chosen, lacking)
+    require_needs(files, chosen, network=machine.network)
     if not files.is_system and not guest_volume.has_plain_console(files.init):
         raise UserInputError(
             f"the init of {files.path} is older than exports: its console would show frames",
@@ -127,6 +121,19 @@ def prepare(files: BundleFolder, chosen: targets.ChosenTarget, wishes: ExportWis
     if (refused := targets.named(row.name).refusal(made)) is not None:
         raise refused
     return made
+
+
+def require_needs(files: BundleFolder, chosen: targets.ChosenTarget, *, network: bool = True) -> None:
+    """Raise UserInputError for a kernel that lacks what a target needs, with the command that makes one which has
+    it."""
+    row = chosen.row.of(chosen.variant)
+    lacking = [
+        (need, names)
+        for need in row.needed(files.bundle.architecture, chosen.variant, network=network)
+        if (names := need.lacking(files.config))
+    ]
+    if lacking:
+        raise _lacks(files, chosen, lacking)
 
 
 def readme(made: Export, row: TargetRow, guide: Guide) -> str:

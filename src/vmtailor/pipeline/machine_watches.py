@@ -12,13 +12,16 @@ from vmtailor.analysis.watches import open_metrics
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import records, regular_files
+from vmtailor.base.text import plain
 from vmtailor.booting import series_run
 from vmtailor.booting.fitted_machine import Chosen
 from vmtailor.drivers.guest import guest_programs, guest_volume
 from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.host.machine_folders import MachineFolders
 from vmtailor.drivers.monitors import monitors
 from vmtailor.model import option_rows, option_values
 from vmtailor.model.architecture import Architecture
+from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReady, SystemReadyKind
 from vmtailor.model.exercise import Expect, Step, StepKind
@@ -26,9 +29,9 @@ from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.model.machine_watch import EVERY_MS, LEAST_MS, MOST_MS, RECORD, MachineWatch
 from vmtailor.model.option import Option, OptionSubject, Suggests, option, refuse
 from vmtailor.model.systems.system import System
-from vmtailor.pipeline import bundle_boots, reverify
+from vmtailor.pipeline import bundle_boots, reverify, running_watch
 from vmtailor.pipeline.reverify import VerifyRequest
-from vmtailor.pipeline.systems import exercise_boots
+from vmtailor.pipeline.systems import exercise_boots, subjects
 from vmtailor.stages import exercise_file
 from vmtailor.stages.report.watch_page import watch_page
 
@@ -37,6 +40,8 @@ PAGE = "watch.html"
 #: Seconds for which a system without an exercise is watched; that a boot has beyond what it is watched for.
 FOR_S, BOOT_S = 60.0, 300.0
 _DISK = frozenset({OptionSubject.DISK})
+_BOOTED = _DISK | {OptionSubject.CONTAINER, OptionSubject.SYSTEM}
+_TIMED = _DISK | {OptionSubject.MACHINE}
 #: Gives the machine of a system for a processor, without the system's disk.
 Choose = Callable[[Architecture], Machine]
 
@@ -56,11 +61,12 @@ class WatchOptions:
     subject: str = option(
         Option(
             name="SUBJECT", suggests=Suggests.FOLDERS,
-            help="Watch this bundle, or the system on this disk (disk:FILE), which is never written.",
+            help="Watch this bundle, the system on this disk (disk:FILE), which is never written, or the named machine "
+            "that runs.",
         )
     )  # fmt: skip
     exercise: Path | None = option(
-        option_rows.EXERCISE, None,
+        option_rows.EXERCISE, None, subjects=_BOOTED,
         help="Drive the machine by this exercise (TOML), whose steps become marks. Default: a bundle's own; a disk's "
         "system is left alone.",
     )  # fmt: skip
@@ -69,8 +75,8 @@ class WatchOptions:
     )
     for_s: float | None = option(
         Option(
-            name="--for", subjects=_DISK, metavar="TIME", read=option_values.parse_duration,
-            help="Watch the system on a disk for this long when there is no exercise. Default: 1m.",
+            name="--for", subjects=_TIMED, metavar="TIME", read=option_values.parse_duration,
+            help="Watch a machine that runs, or a disk's system without an exercise, for this long. Default: 1m.",
         ),
         None,
     )  # fmt: skip
@@ -88,25 +94,28 @@ class WatchOptions:
     )
     append: tuple[str, ...] = option(
         Option(
-            name="--append", read=option_values.kernel_words, help="Give the kernel these words on its command line."
+            name="--append",
+            read=option_values.kernel_words,
+            subjects=_BOOTED,
+            help="Give the kernel these words on its command line.",
         ),
         (),
     )
     memory_bytes: int | None = option(
-        option_rows.MEMORY, None, read=option_values.boot_memory,
+        option_rows.MEMORY, None, subjects=_BOOTED, read=option_values.boot_memory,
         help="Give the machine this memory, such as 512M. Default: 2G, or what a bundle was fitted with.",
     )  # fmt: skip
     cpus: int | None = option(
         option_rows.CPUS, None, subjects=_DISK, help="Give the machine of a disk this many CPUs. Default: 1."
     )
     accelerator: Accelerator = option(
-        option_rows.ACCELERATOR, Accelerator.TCG,
+        option_rows.ACCELERATOR, Accelerator.TCG, subjects=_BOOTED,
         help="Run the machine by tcg, which works everywhere, or by kvm if `vmtailor doctor` says that it works.",
     )  # fmt: skip
-    clock: Clock = option(option_rows.CLOCK, Clock.WALL)
+    clock: Clock = option(option_rows.CLOCK, Clock.WALL, subjects=_BOOTED)
     timeout_s: float | None = option(
         Option(
-            name="--timeout", type=float, least=0.1, most=86400,
+            name="--timeout", type=float, least=0.1, most=86400, subjects=_BOOTED,
             help="Give up after this many seconds. Default: 300 and twice what --for says.",
         ),
         None,
@@ -126,40 +135,59 @@ class WatchOptions:
 
 @dataclass(frozen=True)
 class Watched:
-    """A machine that was watched, with its boot and what the system said that is no failure."""
+    """A machine that was watched. `boot`: its boot, None of one that ran already; `notes`: what the system said that
+    is no failure."""
 
     watch: MachineWatch
-    series: BootSeries
+    boot: Boot | None
     page: Path
     notes: tuple[str, ...] = ()
 
 
 def watch(asked: WatchOptions, choose: Choose, on_boot: series_run.OnBoot | None = None) -> Watched:
-    """Boot the machine, watch it until its exercise is over, and write record, page and text. `choose`: gives the
-    machine for the system on a disk.
+    """Watch a machine, and write record, page and text. A bundle's or a disk's is booted, and watched until its
+    exercise is over; one that runs already is watched for as long as was asked. `choose`: gives the machine for the
+    system on a disk.
 
-    Raises UserInputError for a subject that cannot be watched and for options it has no use for, GuestError where no
-    sample came."""
-    path = Path(asked.subject)
+    Raises UserInputError for a subject that cannot be watched and for options it has no use for, AnswerNo for a machine
+    that does not run, GuestError where no sample came."""
+    path, disk = Path(asked.subject), subjects.disk_path(asked.subject)
     regular_files.make_folder(asked.out)
     if bundle_folder.is_bundle(path):
-        series, notes = _bundle(asked, path, on_boot)
-    else:
-        series, notes = _disk(asked, choose, on_boot)
-    made = asked.out / series.boots[-1].folder / RECORD
-    found = replace(records.load(MachineWatch, made), subject=asked.subject)
+        return _finished(asked, *_booted(asked, *_bundle(asked, path, on_boot)))
+    if disk is not None:
+        return _finished(asked, *_booted(asked, *_disk(asked, choose, on_boot)))
+    refuse(asked, OptionSubject.MACHINE, f"the machine {asked.subject}, which runs already")
+    folder = MachineFolders().find(asked.subject)
+    return _finished(asked, running_watch.watch(folder, asked.every_ms, FOR_S if asked.for_s is None else asked.for_s))
+
+
+def _booted(
+    asked: WatchOptions, series: BootSeries, notes: tuple[str, ...]
+) -> tuple[MachineWatch, Boot, tuple[str, ...]]:
+    """Return what was recorded of a boot. Raises GuestError where no sample came."""
+    last = series.boots[-1]
+    found = records.load(MachineWatch, asked.out / last.folder / RECORD)
     if not found.times_ns:
         raise GuestError(
             "the machine ended before a sample came",
-            hint=f"its console: {made.parent / 'console.log'}",
-            details="\n".join(series.boots[-1].boot.failures),
+            hint=f"its console: {asked.out / last.folder / 'console.log'}",
+            details="\n".join(last.boot.failures),
         )
+    return found, last.boot, notes
+
+
+def _finished(
+    asked: WatchOptions, found: MachineWatch, boot: Boot | None = None, notes: tuple[str, ...] = ()
+) -> Watched:
+    """Write record, page and text."""
+    found = replace(found, subject=plain(asked.subject))
     records.save(found, asked.out / RECORD)
     page = asked.out / PAGE
-    regular_files.write_atomic(page, watch_page(asked.subject, ((asked.subject, found),)).encode())
+    regular_files.write_atomic(page, watch_page(found.subject, ((found.subject, found),)).encode())
     if asked.open_metrics is not None:
         regular_files.write_atomic(asked.open_metrics, open_metrics.text(found).encode())
-    return Watched(found, series, page, notes)
+    return Watched(found, boot, page, notes)
 
 
 def _bundle(asked: WatchOptions, path: Path, on_boot: series_run.OnBoot | None) -> tuple[BootSeries, tuple[str, ...]]:

@@ -23,7 +23,7 @@ from vmtailor.model.boots.workload import Clients
 from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.model.margin import Margin
 from vmtailor.model.option import FETCHED, FITS, IMAGES, SYSTEMS, Option, OptionSubject, Suggests, internal, option
-from vmtailor.model.plan import RootFormat
+from vmtailor.model.plan import ImageRoot, RootFormat
 from vmtailor.model.systems.units import UnitsMode
 
 MEBIBYTE = 1 << 20
@@ -121,7 +121,7 @@ class FitOptions:
     )  # fmt: skip
     root: RootFormat | None = option(
         Option(
-            name="--root", type=RootFormat, subjects=IMAGES, verbs=_STAGES,
+            name="--root", type=ImageRoot, subjects=IMAGES, verbs=_STAGES,
             help="Make the root file system of this kind. Default: what the processor has (erofs, mostly).",
         ),
         None,
@@ -246,7 +246,7 @@ class FitOptions:
     @property
     def root_format(self) -> RootFormat:
         """Return the root's file system: `root`, or the default of the architecture, which must be known by now."""
-        return self.root or RootFormat(named(self.architecture).kernel.root)
+        return RootFormat(self.root or named(self.architecture).kernel.root)
 
 
 def _require_machine(arch: str | None, machine: str | None) -> None:

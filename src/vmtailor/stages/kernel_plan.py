@@ -114,7 +114,8 @@ class Wishes:
 
     `network`: None lets the trace decide. `terminal`: the entry point gets one. `writable`: the root can be written.
     `margins`: what is kept beyond what was demanded. `own_init`: the root has an init of its own; `partitioned`: it
-    is a partition of its disk; `on_demand`: symbols that are modules in the root where they are demanded."""
+    is a partition of its disk; `mapped`: it is a volume of the device mapper's; `on_demand`: symbols that are modules
+    in the root where they are demanded."""
 
     architecture: str = field(default_factory=presumed_name)
     machine: str = field(default_factory=lambda: presumed().board_names[0])
@@ -129,6 +130,7 @@ class Wishes:
     margins: tuple[Margin, ...] = ()
     own_init: bool = False
     partitioned: bool = False
+    mapped: bool = False
     on_demand: frozenset[str] = frozenset()
 
 
@@ -230,6 +232,7 @@ def make_plan(
         architecture=wishes.architecture,
         own_init=wishes.own_init,
         partitioned=wishes.partitioned,
+        mapped=wishes.mapped,
         modules=bool(wishes.on_demand),
     )
     entries = book.chosen(situation)

@@ -14,23 +14,14 @@ from vmtailor.analysis.systems.root import RootTree
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import plain
 from vmtailor.drivers.disks import partitions
+from vmtailor.drivers.disks import places as disk_places
 from vmtailor.drivers.disks.disk_image import OpenedDisk, open_disk
 from vmtailor.drivers.disks.disk_tree import DiskTree
-from vmtailor.drivers.disks.ext4 import Ext4
+from vmtailor.drivers.disks.places import DiskPlace, Places
 from vmtailor.drivers.image.flat_archive import ArchiveTree
 from vmtailor.model.systems.system import DiskLayout, Mount, Partition, SubjectKind, System, TableKind
 
-#: libblkid's names for things that hide a file system → their names for people.
-_HIDING = {"crypto_LUKS": "encrypted (LUKS)", "BitLocker": "encrypted (BitLocker)"}
-_VOLUMES = {
-    "LVM2_member": "a part of LVM volumes",
-    "linux_raid_member": "a part of a RAID",
-    "zfs_member": "a part of a ZFS pool",
-}
-#: Contents that hold no root, and are passed over.
-_NO_ROOT = ("", "swap", "vfat")
 _SUSPENDED = "swsuspend"
-_EXT4 = ("ext4", "ext3", "ext2")
 _HIBERNATED = "start the machine and shut it down: what sleeps in it would be lost"
 #: The first page of a swap file ends in these letters while a system sleeps in it.
 _ASLEEP = (b"S1SUSPEND", b"S2SUSPEND", b"ULSUSPEND", b"LINHIB0001")
@@ -50,6 +41,15 @@ class OpenedSystem:
     disk: OpenedDisk | None = None
 
 
+@dataclass(frozen=True)
+class _Root:
+    """The place of a system on a disk, and its tree."""
+
+    place: DiskPlace
+    tree: DiskTree
+    root: RootTree
+
+
 @contextlib.contextmanager
 def of_disk(
     path: Path, reference: str, *, partition: int | None = None, init: str = "", identity: str = ""
@@ -58,22 +58,27 @@ def of_disk(
 
     Raises UserInputError, with the reason, for every disk that no system is fitted from."""
     with open_disk(path) as disk:
-        kind, parts = partitions.read(disk.raw, disk.size_bytes, str(path))
-        _refuse_asleep(parts, path)
-        number, tree, root = _root_of(disk, parts, partition)
+        places = disk_places.read(disk)
+        _refuse_asleep(places, path)
+        found_root = _root_of(disk, places, partition)
+        root = found_root.root
         fstab = mounts.parse_fstab(root.text("/etc/fstab"))
-        boot = _boot_of(parts, number, fstab)
+        boot = _boot_of(disk, places, found_root, fstab)
         if boot is not None:
-            tree.mount_boot(Ext4(disk.raw, boot.start_bytes, f"{path}, partition {boot.number}"))
-            root = RootTree(tree)
+            found_root.tree.mount("/boot", disk_places.opened(disk, boot))
+        efi = _mount_efi(disk, places, found_root, fstab)
+        root = RootTree(found_root.tree)
         layout = DiskLayout(
             format=str(disk.format),
             size_bytes=disk.size_bytes,
-            table=kind,
-            partitions=parts if kind is not TableKind.NONE else (),
-            root=number,
+            table=places.table,
+            partitions=places.partitions if places.table is not TableKind.NONE else (),
+            root=found_root.place.number,
             boot=boot.number if boot is not None else 0,
-            firmware=_firmware(disk, kind, parts),
+            firmware=_firmware(disk, places.table, places.partitions),
+            volumes=places.volumes,
+            root_volume=found_root.place.volume,
+            root_type=disk_places.kernels_name(found_root.place),
         )
         _refuse_sleeping_files(root, [one.device for one in fstab if one.type == "swap"], path)
         found = describe(
@@ -83,7 +88,8 @@ def of_disk(
             disk=layout,
             identity_text=identity,
             init=init,
-            notes=_notes(fstab, parts),
+            efi=efi,
+            notes=_notes(fstab, places),
         )
         if not found.kernel:
             raise UserInputError(
@@ -99,68 +105,65 @@ def of_archive(archive: Path, reference: str, kind: SubjectKind, *, init: str = 
     return OpenedSystem(describe(root, reference, kind, init=init, identity_text=identity), root)
 
 
-def _root_of(disk: OpenedDisk, parts: Sequence[Partition], wanted: int | None) -> tuple[int, DiskTree, RootTree]:
-    """Return the partition that has the system: the only one that looks like one, or the one that was asked for."""
-    if wanted is not None and wanted not in {one.number for one in parts}:
-        numbers = ", ".join(str(one.number) for one in parts)
-        raise UserInputError(f"{disk.path} has no partition {wanted}", hint=f"it has {numbers}")
-    asked = [one for one in parts if wanted in (None, one.number)]
-    found: list[tuple[int, DiskTree, RootTree]] = []
+def _root_of(disk: OpenedDisk, places: Places, wanted: int | None) -> _Root:
+    """Return the place that has the system: the only one that looks like one, or that on the partition which was asked
+    for. Raises UserInputError, by name, where there is none."""
+    numbers = {one.number for one in places.partitions}
+    if wanted is not None and wanted not in numbers:
+        raise UserInputError(
+            f"{disk.path} has no partition {wanted}", hint=f"it has {', '.join(map(str, sorted(numbers)))}"
+        )
+    asked = [one for one in disk_places.every(disk, places) if wanted in (None, one.number)]
+    found = []
     for one in asked:
-        if one.content in _EXT4:
-            name = f"{disk.path}, partition {one.number}" if one.number else str(disk.path)
-            tree = DiskTree(Ext4(disk.raw, one.start_bytes, name), name)
+        if one.content in disk_places.READ:
+            tree = DiskTree(disk_places.opened(disk, one), one.name)
             root = RootTree(tree)
-            if wanted is not None or any(root.resolve(sign) for sign in _ROOT_SIGNS):
-                found.append((one.number, tree, root))
+            sure = wanted is not None and len(asked) == 1
+            if sure or any(root.resolve(sign) for sign in _ROOT_SIGNS):
+                found.append(_Root(one, tree, root))
     if len(found) == 1:
         return found[0]
     if found:
-        numbers = " and ".join(str(number) for number, _, _ in found)
-        raise UserInputError(f"{disk.path} has systems on partitions {numbers}", hint="choose one: --partition NUMBER")
-    raise _no_root(disk, asked)
+        where = " and ".join(one.place.volume or str(one.place.number) for one in found)
+        raise UserInputError(f"{disk.path} has systems on partitions {where}", hint="choose one: --partition NUMBER")
+    raise disk_places.no_root(disk, places, asked)
 
 
-def _no_root(disk: OpenedDisk, parts: Sequence[Partition]) -> UserInputError:
-    """Why there is none, by name."""
-    for one in parts:
-        where = f"{disk.path}, partition {one.number}," if one.number else f"{disk.path}"
-        if one.content in _HIDING:
-            return UserInputError(f"{where} is {_HIDING[one.content]}", hint="give an image that is not encrypted")
-        if one.content in _VOLUMES:
-            return UserInputError(
-                f"{where} is {_VOLUMES[one.content]}, which is not read",
-                hint="give the root file system as a disk of its own",
-            )
-    others = [one for one in parts if one.content not in (*_NO_ROOT, *_EXT4)]
-    if others:
-        one = others[0]
-        where = f"{disk.path}, partition {one.number}," if one.number else f"{disk.path}"
-        return UserInputError(
-            f"{where} has a file system of the kind {plain(one.content)[:40]}; systems are read from ext4",
-            hint="give the tree as an archive: rootfs:ARCHIVE",
-        )
-    if any(one.content in _EXT4 for one in parts):
-        return UserInputError(
-            f"{disk.path} has no system on it: no partition has an init or os-release", hint="--partition NUMBER"
-        )
-    return UserInputError(
-        f"{disk.path} has no file system that is known",
-        hint="a system is read from ext4, on the whole disk or a partition",
-    )
-
-
-def _boot_of(parts: Sequence[Partition], root: int, fstab: Sequence[Mount]) -> Partition | None:
+def _boot_of(disk: OpenedDisk, places: Places, root: _Root, fstab: Sequence[Mount]) -> DiskPlace | None:
+    """Return the partition that is mounted on /boot, if it is one that is read."""
     line = next((one for one in fstab if one.place.rstrip("/") == "/boot"), None)
     if line is None:
         return None
     return next(
         (
-            one
-            for one in parts
-            if one.number != root and one.content in _EXT4 and mounts.names_partition(line.device, one)
+            disk_places.partition(disk, one)
+            for one in places.partitions
+            if (root.place.volume or one.number != root.place.number)
+            and one.content in disk_places.BOOTABLE
+            and mounts.names_partition(line.device, one)
         ),
         None,
+    )
+
+
+def _mount_efi(disk: OpenedDisk, places: Places, root: _Root, fstab: Sequence[Mount]) -> str:
+    """Mount the EFI system partition in a system's tree, where /boot is none; return the place, empty for none. Without
+    a line of fstab systemd mounts it itself."""
+    part = next((one for one in places.partitions if one.type in partitions.EFI and one.content == "vfat"), None)
+    if part is None:
+        return ""
+    line = next((one for one in fstab if mounts.names_partition(one.device, part)), None)
+    place = line.place.rstrip("/") if line is not None else "/efi" if root.root.names("/").get("efi") else ""
+    if place in ("/boot/efi", "/efi"):
+        root.tree.mount(place, disk_places.opened(disk, disk_places.partition(disk, part)))
+    return place
+
+
+def _is_on(device: str, places: Places) -> bool:
+    """Return whether a device that fstab names is a place of the disk."""
+    return any(mounts.names_partition(device, one) for one in places.partitions) or any(
+        mounts.names_volume(device, one) for one in places.volumes
     )
 
 
@@ -173,10 +176,15 @@ def _firmware(disk: OpenedDisk, kind: TableKind, parts: Sequence[Partition]) -> 
     return (*(("bios",) if bios else ()), *(("uefi",) if efi else ()))
 
 
-def _refuse_asleep(parts: Sequence[Partition], path: Path) -> None:
-    for one in parts:
+def _refuse_asleep(places: Places, path: Path) -> None:
+    for one in places.partitions:
         if one.content == _SUSPENDED:
             raise UserInputError(f"{path} is hibernated: a system sleeps in partition {one.number}", hint=_HIBERNATED)
+    for volume in places.volumes:
+        if volume.content == _SUSPENDED:
+            raise UserInputError(
+                f"{path} is hibernated: a system sleeps in the volume {volume.full_name}", hint=_HIBERNATED
+            )
 
 
 def _refuse_sleeping_files(root: RootTree, devices: Sequence[str], path: Path) -> None:
@@ -188,14 +196,13 @@ def _refuse_sleeping_files(root: RootTree, devices: Sequence[str], path: Path) -
             raise UserInputError(f"{path} is hibernated: a system sleeps in {plain(device)[:200]}", hint=_HIBERNATED)
 
 
-def _notes(fstab: Sequence[Mount], parts: Sequence[Partition]) -> list[str]:
-    """Return remarks on mounts of fstab that are not on this disk, or were not read."""
+def _notes(fstab: Sequence[Mount], places: Places) -> list[str]:
+    """Return remarks on mounts of fstab that are not on this disk, or were not read; and on volumes that are not."""
     found = []
     for one in fstab:
-        if one.place in ("/usr", "/var", "/home", "/opt", "/srv") and not any(
-            mounts.names_partition(one.device, part) for part in parts
-        ):
+        if one.place in ("/usr", "/var", "/home", "/opt", "/srv") and not _is_on(one.device, places):
             found.append(f"{one.place} is on {one.device}, which is not on this disk")
         elif one.place == "/usr":
             found.append("/usr is a partition of its own, which is not read")
+    found += [f"the volume {name} is {why}, which is not read" for name, why in places.unlike[:8]]
     return [plain(text)[:300] for text in found]

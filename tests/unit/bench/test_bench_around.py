@@ -20,13 +20,16 @@ from vmtailor.model.machine import Clock, Disk, DiskMode
 RECORD = bundle(image=None, machine="q35", memory_bytes=2 << 30, words=("root=/dev/vda1", "rw"), root="disk.raw")
 
 
+DISK = SimpleNamespace(root=1, root_type="ext4", volume=None)
+
+
 @pytest.fixture
 def fitted(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A bundle of a system, as it is read; its kernel can mount what engines need."""
     found = SimpleNamespace(
         bundle=RECORD, config={"EXT4_FS": "y", "VIRTIO_BLK": "y"}, kernel=Path("/b/vmlinux"),
         root=Disk("/b/disk.raw", mode=DiskMode.OVERLAID), file=lambda name: Path("/b") / name,
-        system=SimpleNamespace(kernel="6.12.7-cloud", disk=SimpleNamespace(root=1), init=SimpleNamespace(path="/init")),
+        system=SimpleNamespace(kernel="6.12.7-cloud", disk=DISK, init=SimpleNamespace(path="/init")),
     )  # fmt: skip
     monkeypatch.setattr(bundle_folder, "load", lambda *_: found)
     monkeypatch.setattr(packaged_baseline, "provide", lambda *given: f"packaged {given[-1]}")
@@ -50,3 +53,16 @@ def test_a_kernel_that_cannot_mount_the_images_files_is_refused(fitted: SimpleNa
     with pytest.raises(UserInputError, match=r"lacks EXT4_FS$") as caught:
         machine_around._fitted(Path("/b"), Store(tmp_path))
     assert "--keep EXT4_FS" in (caught.value.hint or "")
+
+
+def test_a_disk_beside_a_bundle_has_its_board(
+    fitted: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_around, "_checked", lambda one: Path(one.removeprefix("vm:")))
+    monkeypatch.setattr(bundle_folder, "is_bundle", lambda path: path.suffix == "")
+    store = Store(tmp_path)
+    assert machine_around.board_of(("vm:/a.raw", "vm:/b"), store) == "q35"
+    assert machine_around.board_of(("vm:/a.raw",), store) == ""
+    others = iter((RECORD, bundle(image=None, machine="microvm", root="disk.raw")))
+    monkeypatch.setattr(bundle_folder, "load", lambda *_: SimpleNamespace(bundle=next(others)))
+    assert machine_around.board_of(("vm:/b", "vm:/c"), store) == ""

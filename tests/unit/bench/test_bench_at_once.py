@@ -134,6 +134,7 @@ def test_numbers_and_repetitions_of_the_command_line() -> None:
     assert repeat_of(None, quick=True, at_once=False) == 6 and repeat_of(1, quick=False, at_once=True) == 1
     with pytest.raises(UserInputError, match="says nothing"):
         repeat_of(1, quick=True, at_once=False)
+    assert repeat_of(1, quick=True, at_once=False, inside=True) == 1  # counts do not vary
 
 
 # --- what comes of it

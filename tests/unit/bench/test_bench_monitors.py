@@ -38,9 +38,10 @@ from vmtailor.bench.model.results import (
 from vmtailor.bench.pages.bench_page import bench_page
 from vmtailor.bench.run import launch, machine_monitors
 from vmtailor.bench.run.bench_rows import MonitoredRow
+from vmtailor.bench.run.counted_work import WITHIN_WORK
 from vmtailor.bench.run.harness import again as again_words
 from vmtailor.bench.run.launch import bench
-from vmtailor.bench.run.machine_counts import WITHIN_WORK, cannot_tell, counted_trial, machine_tests
+from vmtailor.bench.run.machine_counts import cannot_tell, counted_trial, machine_tests
 from vmtailor.bench.run.machine_monitors import ReadyMonitor, StartedMachine, is_monitor, with_monitors
 from vmtailor.bench.run.monitor_engine import MonitorEngine, described
 from vmtailor.bench.runtimes.guest_runtime import ABSENT, FAILED

@@ -27,7 +27,7 @@ from vmtailor.bench.model.results import (
 from vmtailor.bench.run import harness, results_file
 from vmtailor.bench.run.bench_rows import GuestRow
 from vmtailor.bench.run.guest_engine import GuestEngine
-from vmtailor.bench.run.rounds_boot import AtOnce
+from vmtailor.bench.run.shared_boots import SharedBoots
 from vmtailor.bench.runtimes import networks
 from vmtailor.bench.suites.bench_run import RUN_OVER, BenchRun
 
@@ -160,7 +160,7 @@ def test_a_row_within_a_machine_is_asked_once_what_it_is(tmp_path: Path) -> None
         where = f"in Linux 6.12, microvm, 1 GiB, {disk}"
         engine = cast(GuestEngine, SimpleNamespace(name=name, where=where, facts={}, identity=lambda _: anew))
         run = cast(BenchRun, SimpleNamespace(asked_before=known, job=JOB))
-        row = GuestRow(run, engine, cast(AtOnce, None))
+        row = GuestRow(run, engine, cast(SharedBoots, None))
         assert (row.beginning == f"boot {name}") is (row.identity() == anew)
         return row.identity()
 

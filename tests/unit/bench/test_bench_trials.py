@@ -23,6 +23,7 @@ from vmtailor.bench.analysis.schedule import PlannedTrial, Schedule
 from vmtailor.bench.model.results import BenchFailure, BenchFigure, BenchHost, BenchResults, HostRun, SuiteName
 from vmtailor.bench.run import harness, results_file, rounds_boot
 from vmtailor.bench.run.bench_rows import BenchRow, HostRow
+from vmtailor.bench.run.shared_boots import SharedBoots
 from vmtailor.bench.runtimes.stopwatch import TimedCommand
 from vmtailor.bench.suites import bench_run
 from vmtailor.bench.suites.bench_run import AFTER_END_S, RUN_OVER, TIMED_OUT, BenchRun, TrialFailed
@@ -102,9 +103,7 @@ def test_what_was_measured_is_kept_when_the_run_is_interrupted(run: BenchRun, mo
     monkeypatch.setattr(results_file, "_SHARE", 1e-12)
     monkeypatch.setattr(results_file, "_WAIT_S", 1e6)
     with pytest.raises(KeyboardInterrupt):
-        harness._each(
-            run, Schedule(PLANNED, (), None, None), {"native": row_of(run)}, rounds_boot.AtOnce(run.job), KNOWN
-        )
+        harness._each(run, Schedule(PLANNED, (), None, None), {"native": row_of(run)}, SharedBoots.of(run.job), KNOWN)
     ((kept,),) = [one.trials for one in records.load(BenchResults, Path(run.job.out)).runs]
     assert kept.key == PLANNED[0].key and kept.figures == (FIGURE,)
 

@@ -71,6 +71,18 @@ def test_what_was_loaded_when_it_was_asked_for_stays_a_module(inputs: SystemPlan
     assert found.root_format is RootFormat.EXT4
 
 
+def test_a_root_that_is_an_xfs_on_a_volume_has_both_and_no_ext4() -> None:
+    """With the catalogue that comes with the program."""
+    book = symbol_catalogue.load(architecture="x86_64")
+    own = Situation(machine="q35", root_format=RootFormat.XFS, kernel_version="6.12.1", own_init=True, mapped=True)
+    chosen = {name: value for entry in book.chosen(own) for name, value in entry.symbols}
+    assert {chosen.get(name) for name in ("XFS_FS", "XFS_POSIX_ACL", "MD", "BLK_DEV_DM", "DM_INIT")} == {"y"}
+    assert "EXT4_FS" not in chosen
+    plain = replace(own, root_format=RootFormat.EXT4, mapped=False)
+    chosen = {name: value for entry in book.chosen(plain) for name, value in entry.symbols}
+    assert chosen["EXT4_FS"] == "y" and not {"XFS_FS", "BLK_DEV_DM", "DM_INIT"} & chosen.keys()
+
+
 def test_a_module_that_a_device_brought_is_the_machines_to_decide(inputs: SystemPlanInputs) -> None:
     found = system_plan.make_system_plan(inputs, system_plan.find_demands(inputs), Wishes(), catalogue=BOOK)
     assert found.symbol("PARTS_FS") is None

@@ -142,7 +142,8 @@ def test_rates_know_gaps_and_what_begins_again() -> None:
     times = tuple(second * at for at in (0, 1, 2, 3, 5))
     found = rates.rates(series(10, 15, None, 2, 12), times)
     assert found.values == (5.0, None, None, 5.0) and found.resets == 0
-    assert rates.rates(series(10, 15, 3, 5, 9), times).resets == 1
+    again = rates.rates(series(10, 15, 3, 5, 9), times)
+    assert again.values == (5.0, None, 2.0, 2.0) and again.resets == 1
     assert rates.grown(series(10, 15, 3, 5, 9)) == 11 and rates.grown(series(None, 5)) is None
     watch = WatchColumns().record("x", Clock.WALL, 1000)
     assert rates.gaps(watch) == ()

@@ -59,6 +59,7 @@ _WHEN_KEYS = {
     "writable",
     "own_init",
     "partitioned",
+    "mapped",
     "modules",
 }
 
@@ -66,8 +67,8 @@ _WHEN_KEYS = {
 @dataclass(frozen=True)
 class Situation:
     """The situation that the conditions of the catalogue are held against. `kernel_version` is such as `6.12.117`.
-    `own_init`: the root has an init of its own; `partitioned`: it is a partition of its disk; `modules`: some of it
-    stays a module."""
+    `own_init`: the root has an init of its own; `partitioned`: it is a partition of its disk; `mapped`: it is a volume
+    of the device mapper's; `modules`: some of it stays a module."""
 
     machine: str
     root_format: RootFormat
@@ -79,6 +80,7 @@ class Situation:
     architecture: str = field(default_factory=architectures.presumed_name)
     own_init: bool = False
     partitioned: bool = False
+    mapped: bool = False
     modules: bool = False
 
     @property
@@ -102,6 +104,7 @@ class When:
     writable: bool | None = None
     own_init: bool | None = None
     partitioned: bool | None = None
+    mapped: bool | None = None
     modules: bool | None = None
 
     def holds(self, situation: Situation) -> bool:
@@ -112,6 +115,7 @@ class When:
             (self.writable, situation.writable),
             (self.own_init, situation.own_init),
             (self.partitioned, situation.partitioned),
+            (self.mapped, situation.mapped),
             (self.modules, situation.modules),
         )
         return (

@@ -16,7 +16,7 @@ from vmtailor.model.systems.tree import NodeKind
 
 _GRUB = ("/boot/grub/grub.cfg", "/boot/grub2/grub.cfg")
 _GRUBENV = ("/boot/grub/grubenv", "/boot/grub2/grubenv")
-_BLS = "/boot/loader/entries"
+_BLS = "/loader/entries"
 _OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
 #: Times that a script's first line is followed to its interpreter, at most.
 _INTERPRETERS = 4
@@ -32,11 +32,13 @@ def describe(
     disk: DiskLayout | None = None,
     identity_text: str = "",
     init: str = "",
+    efi: str = "",
     notes: Sequence[str] = (),
 ) -> System:
-    """Everything that the files say. `init`: the program to start, where the user or an image names one. Raises
+    """Everything that the files say. `init`: the program to start, where the user or an image names one. `efi`: the
+    folder of the EFI system partition. Raises
     UserInputError: no init, or one for a processor that nothing is known of."""
-    entries = loader_entries(root, "/boot" if disk is not None and disk.boot else "")
+    entries = loader_entries(root, "/boot" if disk is not None and disk.boot else "", efi)
     chosen = next((entry for entry in entries if entry.chosen), None)
     words = chosen.words if chosen is not None else ()
     named = init or next((word.partition("=")[2] for word in reversed(words) if word.startswith("init=")), "")
@@ -58,20 +60,28 @@ def describe(
     )  # fmt: skip
 
 
-def loader_entries(root: RootTree, boot_prefix: str) -> tuple[LoaderEntry, ...]:
-    """Return the entries of the loaders that are there; GRUB's file has the last word on which starts."""
+def loader_entries(root: RootTree, boot_prefix: str, efi: str = "") -> tuple[LoaderEntry, ...]:
+    """Return the entries of the loaders that are there; GRUB's file has the last word on which starts. `efi`: the
+    folder of the EFI system partition, where systemd-boot has its entries."""
     environment: dict[str, str] = {}
     for path in _GRUBENV:
         environment |= loaders.parse_grubenv(root.text(path))
-    files = {
-        f"{_BLS}/{name}": root.text(f"{_BLS}/{name}")
-        for name, node in sorted(root.names(_BLS).items())[: loaders.MOST_ENTRIES]
-        if name.endswith(".conf") and node.kind is NodeKind.FILE
-    }
     for path in _GRUB:
         if found := loaders.parse_grub(root.text(path), path, environment, boot_prefix):
             return tuple(found)
-    return tuple(loaders.parse_bls(files, environment, boot_prefix))
+    if found := loaders.parse_bls(_bls_files(root, "/boot"), environment, boot_prefix):
+        return tuple(found)
+    return tuple(loaders.parse_bls(_bls_files(root, efi), environment, efi)) if efi else ()
+
+
+def _bls_files(root: RootTree, top: str) -> dict[str, str]:
+    """Return the texts of the entries below a folder, by path."""
+    folder = f"{top}{_BLS}"
+    return {
+        f"{folder}/{name}": root.text(f"{folder}/{name}")
+        for name, node in sorted(root.names(folder).items())[: loaders.MOST_ENTRIES]
+        if name.endswith(".conf") and node.kind is NodeKind.FILE
+    }
 
 
 def processor_of(root: RootTree, program: str, reference: str) -> str:

@@ -84,6 +84,10 @@ def starting(root: RootTree, kernels: tuple[InstalledKernel, ...], entries: tupl
         for one in bootable:
             if wanted and root.resolve(one.image) == wanted:
                 return one.release
+        # systemd-boot has a copy of its own: below a folder of the release.
+        for one in bootable:
+            if wanted and one.release in wanted.split("/"):
+                return one.release
     return bootable[-1].release if bootable else ""
 
 

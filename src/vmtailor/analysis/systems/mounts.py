@@ -7,7 +7,7 @@ import re
 import shlex
 
 from vmtailor.base.text import MOST_SHELL_LINE
-from vmtailor.model.systems.system import Mount, OsRelease, Partition
+from vmtailor.model.systems.system import LinearVolume, Mount, OsRelease, Partition
 
 #: Lines of a table that are read; no system has a tenth.
 MOST_LINES = 1000
@@ -54,3 +54,15 @@ def names_partition(device: str, partition: Partition) -> bool:
         return int(number[1]) == partition.number
     by = re.fullmatch(r"/dev/disk/by-(uuid|label|partuuid)/(.+)", device)
     return by is not None and names_partition(f"{by[1].upper()}={by[2]}", partition)
+
+
+def names_volume(device: str, volume: LinearVolume) -> bool:
+    """Return whether a device that fstab or the kernel's command line names is this LVM volume."""
+    kind, found, value = device.partition("=")
+    if found:
+        own = {"UUID": volume.uuid, "LABEL": volume.label}.get(kind, "")
+        return bool(own) and own.lower() == value.strip('"').lower()
+    by = re.fullmatch(r"/dev/disk/by-(uuid|label)/(.+)", device)
+    if by is not None:
+        return names_volume(f"{by[1].upper()}={by[2]}", volume)
+    return device in (f"/dev/{volume.full_name}", f"/dev/mapper/{volume.mapped_name}")

@@ -6,19 +6,23 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.text import plain
 from vmtailor.model.boots.timeline import Initcall, Path, Probe, Process, Timeline, UnitSpan
+
+if TYPE_CHECKING:
+    from vmtailor.base.verb_end import NextCommand
 
 _BATCH = 5000
 
 
-def json_chunks(timeline: Timeline) -> Iterator[bytes]:
-    """Return the document of `analyze --json`: `schema` first, then the fields in their order. One row a line, so that
-    it can be read."""
+def json_chunks(timeline: Timeline, tries: Sequence[NextCommand] | None = None) -> Iterator[bytes]:
+    """Return the document of `analyze --json`: `schema` first, then the fields in their order, and the commands that
+    try its advice as `tries`. One row a line, so that it can be read."""
     encoder = msgspec.json.Encoder()
     yield b'{"schema":' + encoder.encode(Timeline.SCHEMA)
     for name in timeline.__struct_fields__:
@@ -28,7 +32,14 @@ def json_chunks(timeline: Timeline) -> Iterator[bytes]:
             yield from _rows(encoder, value)
         else:
             yield encoder.encode(value)
+    if tries is not None:
+        yield b",\n" + encoder.encode(TRIES) + b":"
+        yield from _rows(encoder, [{"does": plain(one.does), "command": one.text} for one in tries])
     yield b"}\n"
+
+
+#: The field with commands, which follow from the timeline and are no part of it.
+TRIES = "tries"
 
 
 def _rows(encoder: msgspec.json.Encoder, rows: Sequence[Any]) -> Iterator[bytes]:
@@ -48,6 +59,7 @@ def from_json(data: bytes, origin: str) -> Timeline:
                 f"{origin} is not a timeline of this version ({Timeline.SCHEMA})",
                 hint="run vmtailor analyze --json again",
             )
+        document.pop(TRIES, None)
         return msgspec.convert(document, Timeline)
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeDecodeError) as error:
         raise UserInputError(f"{origin} is damaged: {error}", hint="run vmtailor analyze --json again") from error

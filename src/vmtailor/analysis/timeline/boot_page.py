@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from vmtailor.analysis.timeline.phases import phase_strip
 from vmtailor.base import pages
 from vmtailor.model.boots.timeline import GapSpan, Initcall, Path, Probe, Process, Timeline, UnitSpan
+
+if TYPE_CHECKING:
+    from vmtailor.base.verb_end import NextCommand
 
 #: Bars drawn; beyond, the shortest are left out and the page says so.
 MOST_BARS = 20_000
@@ -15,8 +19,9 @@ MOST_BARS = 20_000
 MOST_LINES = 5_000
 
 
-def boot_page(timeline: Timeline, title: str) -> str:
-    """Return the page. `title` is what the boot is called, such as its file's name."""
+def boot_page(timeline: Timeline, title: str, tries: Sequence[NextCommand] = ()) -> str:
+    """Return the page. `title` is what the boot is called, such as its file's name; `tries`: commands that try its
+    advice."""
     rows, left_out = _bars(timeline)
     phases = phase_strip(timeline.phases, timeline.shown_end_us)
     data = {
@@ -58,6 +63,7 @@ def boot_page(timeline: Timeline, title: str) -> str:
             "timeline": timeline,
             "left_out": left_out,
             "phases": phases,
+            "tries": tries,
         },
     )
 

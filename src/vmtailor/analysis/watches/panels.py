@@ -68,25 +68,22 @@ class Panel:
 
 def panels(watch: MachineWatch) -> tuple[Panel, ...]:
     """Return the panels of a watch; one without any value is left out."""
+    rates_unit = PanelUnit.BYTES_A_SECOND
+    load, used = (
+        "Of one minute, as the machine's kernel keeps it.",
+        "Used is all but what the kernel could give at once.",
+    )
+    table = (
+        ("processors", "Processors in use: 1 is one of them all the time.", PanelUnit.PROCESSORS, _processors(watch)),
+        ("load average", load, PanelUnit.LOAD, _load(watch)),
+        ("memory", used, PanelUnit.BYTES, _memory(watch)),
+        ("disks", "Bytes read and written in a second.", rates_unit, _disks(watch)),
+        ("network", "Bytes received and sent in a second, loopback left out.", rates_unit, _network(watch)),
+    )
     found = (
-        Panel(
-            "processors", "Processors", "Processors in use: 1 is one of them all the time.", PanelUnit.PROCESSORS,
-            _drawn(_processors(watch)),
-        ),
-        Panel("load", "Load average", "Of one minute, as the machine's kernel keeps it.", PanelUnit.LOAD,
-              _drawn(_load(watch))),
-        Panel(
-            "memory", "Memory", "Used is all but what the kernel could give at once.", PanelUnit.BYTES,
-            _drawn(_memory(watch)),
-        ),
-        Panel(
-            "disks", "Disks", "Bytes read and written in a second.", PanelUnit.BYTES_A_SECOND, _drawn(_disks(watch))
-        ),
-        Panel(
-            "network", "Network", "Bytes received and sent in a second, loopback left out.",
-            PanelUnit.BYTES_A_SECOND, _drawn(_network(watch)),
-        ),
-    )  # fmt: skip
+        Panel(key=name.partition(" ")[0], title=name.capitalize(), words=words, unit=unit, lines=_drawn(lines))
+        for name, words, unit, lines in table
+    )
     return tuple(panel for panel in found if any(line.known for line in panel.lines))
 
 

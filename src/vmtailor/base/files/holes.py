@@ -8,7 +8,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _PART = 64 << 20
@@ -44,6 +44,24 @@ def copy_with_holes(source: Path, target: Path) -> None:
         raise
 
 
+def copy_parts(source: Path, parts: Sequence[tuple[int, int]], target: Path) -> None:
+    """Copy parts of a file, (offset, length) in bytes, one behind the other into a file of its own, holes as holes.
+    Raises OSError, for a full disk among others, and leaves nothing behind then."""
+    try:
+        with source.open("rb") as given, target.open("xb") as made:
+            made.truncate(sum(length for _, length in parts))
+            to = 0
+            for offset, length in parts:
+                for begin, end in stretches(given.fileno(), offset, offset + length):
+                    _copy(given.fileno(), made.fileno(), begin, min(end, offset + length), to - offset)
+                to += length
+    except FileExistsError:
+        raise
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+
+
 def stretches(descriptor: int, at: int, size: int) -> Iterator[tuple[int, int]]:
     """Yield the stretches of a file of `size` bytes that have content, from `at` on: the first byte, and the one behind
     the last. The descriptor's position moves."""
@@ -65,14 +83,15 @@ def _next(descriptor: int, at: int, size: int) -> tuple[int, int] | None:
         return at, size  # a file system that cannot tell
 
 
-def _copy(source: int, target: int, begin: int, end: int) -> None:
+def _copy(source: int, target: int, begin: int, end: int, shift: int = 0) -> None:
+    """Copy a stretch; it goes `shift` bytes further on in the target."""
     while begin < end:
         try:
-            done = os.copy_file_range(source, target, min(_PART, end - begin), begin, begin)
+            done = os.copy_file_range(source, target, min(_PART, end - begin), begin, begin + shift)
         except OSError as error:
             if error.errno not in (errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):
                 raise
-            done = os.pwrite(target, os.pread(source, min(_PART, end - begin), begin), begin)
+            done = os.pwrite(target, os.pread(source, min(_PART, end - begin), begin), begin + shift)
         if not done:
             return  # it became shorter meanwhile
         begin += done

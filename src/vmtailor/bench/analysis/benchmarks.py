@@ -14,6 +14,13 @@ from vmtailor.bench.model.results import CLOCK, BenchFigure, SuiteName, TestKey
 T1, T2, RATIO, SILENT = "t1", "t2", "t2 / t1", "did not report"
 #: The figure of every test of UnixBench.
 SCORE = "score"
+#: Figures of idle instances, in bytes: what each takes from MemAvailable, what its cgroup is charged, what the kernel
+#: keeps for each; and what was in use before the first.
+AVAILABLE, CHARGED, OF_KERNEL, BEFORE = (
+    "MemAvailable for each", "memory.current of each", "kernel's for each", "in use before the first",
+)  # fmt: skip
+#: Figures of density: instances that started, and of them those that still answered.
+STARTS, ANSWERS = "started", "still answered"
 #: The variant of the disk test that IOzone runs.
 WITH_IOZONE = "IOzone"
 #: Results of a trial: figure → its value, or one for each instance; None for an instance without one.
@@ -272,9 +279,24 @@ BENCHMARKS: dict[tuple[str, str], Benchmark] = {
         ),
         Benchmark(
             suite=SuiteName.MEMORY, name="idle", cost_s=0.12, each_s=0.12,
-            figures=(FigureKind("PSS of each", "B"), FigureKind("MemAvailable for each", "B")),
+            figures=(
+                FigureKind("PSS of each", "B"), FigureKind(AVAILABLE, "B"), FigureKind(CHARGED, "B"),
+                FigureKind(OF_KERNEL, "B"), FigureKind(BEFORE, "B"),
+            ),
             sentence="What idle instances cost: the growth of the proportional set size of all processes, engines' "
             "helpers included; and of the host's MemAvailable, which others sway.",
+            variants={
+                CLOCK: "What idle instances cost within the machine: what MemAvailable falls by, what the cgroup of "
+                "each is charged (memory.current), and what the kernel keeps for each in slabs, stacks, page tables "
+                "and per-processor memory. In use before the first: the machine's memory less MemAvailable, with all "
+                "that its kernel takes.",
+            },
+        ),
+        Benchmark(
+            suite=SuiteName.MEMORY, name="density",
+            figures=(FigureKind(STARTS, "instances", True), FigureKind(ANSWERS, "instances", True)),
+            sentence="The most idle instances that start in a machine with 384 MiB before one fails, up to 64 (12 in "
+            "the quick form); and how many of them still answer then.",
         ),
         Benchmark(
             suite=SuiteName.MEMORY, name="least", cost_s=1.2, figures=(FigureKind("least that it starts in", "B"),),

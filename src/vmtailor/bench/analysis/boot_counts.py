@@ -6,15 +6,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vmtailor.analysis.cost.plugin_counts import FIRMWARE
 from vmtailor.analysis.cost.waterfall import OTHER
 from vmtailor.bench.analysis.figure_parts import part
 from vmtailor.bench.model.results import BenchFigure
 from vmtailor.model.boots.boot import Boot, Phase
-from vmtailor.model.boots.counters import Counters
+from vmtailor.model.boots.counters import Counters, Totals
 
+#: Begins the name of the figure whose parts are functions of the kernel. No table has it: they are for comparisons.
+FUNCTIONS = "functions of the kernel"
 #: Name of the code that the machine runs before its kernel.
 BEFORE = "firmware"
 
@@ -99,6 +101,37 @@ def started(
     )
 
 
+#: Functions of the kernel that are kept of a start: the dearest.
+MOST_FUNCTIONS = 200
+
+
+def several_started(
+    found: Boot, starts: Sequence[Totals], subsystems: Mapping[str, str], where: BootStretch = WITHIN
+) -> tuple[BenchFigure, ...]:
+    """Return the cost of each of several starts of one boot, as an instance of its figures; and of a mean start what is
+    known of all together: virtual time, and the kernel by subsystem. `where`: the part of the boot that they fill."""
+    figures: list[BenchFigure] = []
+    for number, one in enumerate(starts):
+        cost = (one.early + one.kernel, one.user, one.ports + one.mmio)
+        figures += [replace(figure, instance=number) for figure in _figures(where.name, cost, {}, None)]
+    took = where.took_ns(found)
+    parts = {name: value / len(starts) for name, value in by_subsystem(found, where.phases, subsystems).items()}
+    mean = _figures(where.name, (), parts, None if took is None else took / len(starts))
+    return (*figures, *mean, *dearest(found, where, len(starts)))
+
+
+def dearest(found: Boot, stretch: BootStretch, starts: int = 1) -> tuple[BenchFigure, ...]:
+    """Return the instructions of the kernel's dearest functions in one of the starts that a part of a boot has, each as
+    a part of FUNCTIONS."""
+    sums: dict[str, float] = defaultdict(float)
+    for row in found.functions:
+        if row.phase in stretch.phases:
+            sums[row.function] += row.instructions / starts
+    most = sorted(sums, key=lambda name: (-sums[name], name))[:MOST_FUNCTIONS]
+    whole = f"{FUNCTIONS} {stretch.name}"
+    return tuple(BenchFigure(name=part(whole, name), value=sums[name], unit="instructions") for name in most)
+
+
 #: The span at which the init of a machine within the machine executes its program.
 PROGRAM = "program"
 #: The end of the names of figures until then.
@@ -129,6 +162,12 @@ def per_unit(
     short, long = where.took_ns(less), where.took_ns(more)
     took = None if short is None or long is None else (long - short) / units
     return tuple(_figures("a unit", cost, parts, took))
+
+
+def units_of_steps(less: Totals, more: Totals, units: int) -> tuple[BenchFigure, ...]:
+    """Return the cost of a unit of work from two commands of one boot, of which the second did `units` more."""
+    sides = ((one.early + one.kernel, one.user, one.ports + one.mmio) for one in (less, more))
+    return tuple(_figures("a unit", [(b - a) / units for a, b in zip(*sides, strict=True)], {}, None))
 
 
 def _cost(found: Boot, phases: Sequence[Phase]) -> tuple[float, ...]:

@@ -17,7 +17,7 @@ from vmtailor.bench.cli import saved_results
 from vmtailor.bench.cli.result_tables import show
 from vmtailor.bench.model.job import BENCH_IMAGE, BenchJob
 from vmtailor.bench.model.results import VIRTUAL, SuiteName
-from vmtailor.bench.run import rounds_boot
+from vmtailor.bench.run import growth_boot, machine_counts, rounds_boot
 from vmtailor.bench.run.launch import bench as measure
 from vmtailor.bench.run.launch import seed_of
 from vmtailor.bench.runtimes import description
@@ -31,6 +31,8 @@ from vmtailor.model.option_rows import REPEAT as REPEAT_ROW
 REPEAT, QUICK_REPEAT = 10, 6
 #: Instances at once.
 COUNTS = "1,4"
+#: The same of idle instances within a machine.
+COUNTS_INSIDE = ",".join(map(str, growth_boot.COUNTS))
 RESULTS = "bench.json"
 _SUITES = ", ".join(SUITES)
 
@@ -66,14 +68,15 @@ def bench(
     ] = None,
     count: Annotated[
         str | None,
-        _list("--n", f"Start this many instances at once. Default: {COUNTS}; with --inside, 0 is the machine itself."),
+        _list("--n", f"Start this many instances at once. Default: {COUNTS}; with --inside {COUNTS_INSIDE}, and 0 is "
+            "the machine itself."),
     ] = None,
     repeat: Annotated[
         int | None,
         replace(
             REPEAT_ROW, short="", former=(), most=10000,
             help=f"Measure each cell this many times. Default: {REPEAT}; {QUICK_REPEAT} with --quick; 1 with --n and "
-            "--inside.",
+            "--inside, 2 of what is counted.",
         ),
     ] = None,
     quick: Annotated[bool, Option(name="--quick", type=bool, help="Run for a tenth of the time, and say so.")] = False,
@@ -109,6 +112,21 @@ def bench(
             "instructions. Repeat it, or use commas.",
         ),
     ] = (),
+    one_boot: Annotated[
+        bool,
+        Option(
+            name="--one-boot", type=bool,
+            help="With --inside, count the units of all tests in one boot for each repetition: sooner, and not by "
+            "subsystem.",
+        ),
+    ] = False,
+    starts: Annotated[
+        int,
+        Option(
+            name="--starts", type=int, least=1, most=100,
+            help="With --inside, count this many starts of an engine in each boot, one after the other. Default: 1.",
+        ),
+    ] = 1,
     program: Annotated[
         Sequence[tuple[str, Path]],
         Option(
@@ -176,8 +194,8 @@ def bench(
     job = BenchJob(
         suites=suites_of(what),
         runtimes=runtimes_of(on),
-        counts=counts_of(count or COUNTS, least=rounds_boot.NONE if at_once else 1),
-        repeat=repeat_of(repeat, quick=quick, at_once=at_once),
+        counts=counts_of(count or (COUNTS_INSIDE if inside else COUNTS), least=rounds_boot.NONE if at_once else 1),
+        repeat=repeat_of(repeat, quick=quick, at_once=at_once, inside=bool(inside)),
         quick=quick,
         seed=seed_of(seed, file),
         out=str(file),
@@ -190,6 +208,9 @@ def bench(
         variant=variant or "",
         host_name=plain(host_name or "")[:64],
         at_once=at_once,
+        boots=repeat if inside and repeat else machine_counts.REPEAT,
+        one_boot=one_boot,
+        starts=starts,
     )
     found = measure(job, Store(), insides=tuple(inside), require_kvm=require_kvm, programs=dict(program))
     printed.note(f"written: {file}")
@@ -236,11 +257,12 @@ def counts_of(text: str, least: int = 1) -> tuple[int, ...]:
     return tuple(found)
 
 
-def repeat_of(asked: int | None, *, quick: bool, at_once: bool) -> int:
+def repeat_of(asked: int | None, *, quick: bool, at_once: bool, inside: bool = False) -> int:
     """Return the number of repetitions of a cell. Raises UserInputError for a single one on the wall clock, where it
     says nothing."""
-    if asked == 1 and not at_once:
+    if asked == 1 and not (at_once or inside):
         raise UserInputError(
-            "--repeat 1 says nothing about a time that varies", hint="2 at least; 1 is for --n with --inside"
+            "--repeat 1 says nothing about a time that varies",
+            hint="2 at least; 1 is for --inside, where it is counted",
         )
     return asked or (1 if at_once else QUICK_REPEAT if quick else REPEAT)

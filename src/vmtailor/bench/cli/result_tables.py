@@ -13,6 +13,7 @@ from vmtailor.bench.analysis.figure_parts import is_part
 from vmtailor.bench.analysis.heat_map import SHADES, Degraded, HeatMap, heat_maps
 from vmtailor.bench.analysis.host_runs import Compared, Pair
 from vmtailor.bench.analysis.phrases import ISOLATION, amount, isolation_row, records_of, title_of
+from vmtailor.bench.analysis.scenarios import ScenarioAdvice
 from vmtailor.bench.analysis.unixbench_index import (
     CHECK_HEADER,
     CHECK_TITLE,
@@ -178,6 +179,17 @@ def _median(cell: Cell | None) -> Text:
     if cell.summary is None:
         return Text("failed", style="red") if cell.failures else Text(NO_SUCH_STEP, style="dim")
     return Text(amount(cell.summary.median, cell.unit))
+
+
+def show_scenarios(run: HostRun, found: Sequence[ScenarioAdvice]) -> None:
+    """Show what a run's figures say of each use of containers, in sentences."""
+    console = for_table()
+    quick = "  QUICK: durations at a tenth" if run.quick else ""
+    console.print(Text.assemble((run.host.id, "bold"), (quick, "yellow")))
+    for one in found:
+        console.print(Text.assemble((one.scenario.name, "bold"), f": {one.scenario.about}"))
+        for sentence in one.sentences:
+            console.print(Text(f"  {sentence}"))
 
 
 def _held(one: Hold, best: str, weight: float) -> str:

@@ -14,12 +14,13 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, regular_files
 from vmtailor.base.files.records import to_bytes
 from vmtailor.base.text import plain
+from vmtailor.bench.analysis import scenarios
 from vmtailor.bench.analysis.host_runs import Compared, compared, merged, pairs
 from vmtailor.bench.analysis.samples_csv import csv_of
 from vmtailor.bench.analysis.weighted_ranks import advise as analyse
 from vmtailor.bench.analysis.weighted_ranks import parse_weights, require_measured
-from vmtailor.bench.cli.result_tables import show, show_advice, show_compared
-from vmtailor.bench.model.results import BenchResults
+from vmtailor.bench.cli.result_tables import show, show_advice, show_compared, show_scenarios
+from vmtailor.bench.model.results import BenchResults, HostRun
 from vmtailor.bench.pages.bench_page import bench_page
 from vmtailor.bench.pages.published_tables import data_n_page, published_page
 
@@ -114,11 +115,12 @@ def _document(one: Compared) -> dict[str, Any]:
 
 
 def advise(files: Sequence[Path], weights: str | None, among: Sequence[str], *, json: bool) -> None:
-    """Rank the runtimes of each host's run by weights. `among`: only these; empty: all."""
-    if weights is None:
-        raise UserInputError("advise needs --weights", hint="--weights efficiency=2,startup=1")
-    asked = parse_weights(weights)
+    """Rank the runtimes of each host's run by weights; without weights, say in words what the figures speak for in
+    six uses. `among`: only these; empty: all."""
     runs = load(files).runs
+    if weights is None:
+        return _in_words(runs, among, json=json)
+    asked = parse_weights(weights)
     require_measured(runs, among)
     found = [(run, analyse(run, asked, among)) for run in runs]
     if json:
@@ -127,6 +129,25 @@ def advise(files: Sequence[Path], weights: str | None, among: Sequence[str], *, 
     else:
         for run, one in found:
             show_advice(run, one, asked)
+
+
+def _in_words(runs: Sequence[HostRun], among: Sequence[str], *, json: bool) -> None:
+    found = [(run, scenarios.advise(run, among)) for run in runs]
+    if json:
+        rows = [
+            {
+                "host": run.host.id,
+                "quick": run.quick,
+                "scenarios": [
+                    {"name": one.scenario.name, "chosen": one.chosen, "sentences": one.sentences} for one in advice
+                ],
+            }
+            for run, advice in found
+        ]
+        printed.document({"schema": "vmtailor/bench-scenarios/1", "runs": rows})
+        return
+    for run, advice in found:
+        show_scenarios(run, advice)
 
 
 def write_csv(found: BenchResults, file: Path) -> None:

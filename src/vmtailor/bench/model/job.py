@@ -13,6 +13,7 @@ from vmtailor.model.machine import Machine
 BENCH_IMAGE = "oci:build/images/bench"
 
 
+# vmtailor/bench-job/11: boots of a cell; units in one boot; starts of a boot.
 # vmtailor/bench-job/10: several machines around engines.
 # vmtailor/bench-job/9: monitors within a machine.
 # vmtailor/bench-job/8: instances at once in a machine.
@@ -31,13 +32,15 @@ class BenchJob:
     way; empty: all. `unixbench_source`, `iozone_source`, `netperf_source`: trees of the published programs to build and
     run; empty: our own. `within_s`: seconds that the run may take; None: no limit. `at_once`: run so many (`counts`)
     instances at once within a machine, 0 being the machine itself. `host_name`: this host's name in results.
+    `boots`: repetitions of what is counted; `one_boot`: count all units of one in a single boot of the machine around;
+    `starts`: of an engine there that are counted in each boot of them.
 
     Completed later: `archive`: the image's flat archive; `image_archive`: the same for engines to load. `folder`: holds
     all that the engines keep, and is removed afterwards. `machines`: those among the runtimes. `kvm`: KVM works here,
     so machines can be timed, too. `until_s`: the end by `within_s`, on the monotonic clock, which the scope shares.
     `insides`: the machines in each of which `inside_runtimes`, named as `runtimes` are, run."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/bench-job/10"
+    SCHEMA: ClassVar[str] = "vmtailor/bench-job/11"
 
     suites: tuple[SuiteName, ...]
     runtimes: tuple[str, ...]
@@ -65,6 +68,9 @@ class BenchJob:
     variant: str = ""
     host_name: str = ""
     at_once: bool = False
+    boots: int = 2
+    one_boot: bool = False
+    starts: int = 1
 
 
 #: Prefix of every machine's name; then the name of the image on the distribution's packaged kernel.

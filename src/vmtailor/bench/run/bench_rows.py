@@ -22,7 +22,7 @@ from vmtailor.bench.model.results import CLOCK, VIRTUAL, BenchFigure, RuntimeIde
 from vmtailor.bench.run.guest_engine import GuestEngine
 from vmtailor.bench.run.image_machine import ImageMachine
 from vmtailor.bench.run.machine_counts import counted_trial, timed_too
-from vmtailor.bench.run.rounds_boot import AtOnce
+from vmtailor.bench.run.shared_boots import SharedBoots
 from vmtailor.bench.runtimes import description
 from vmtailor.bench.runtimes.host_runtime import BenchImage, DescribedRuntime, able, missing
 from vmtailor.bench.runtimes.stopwatch import TimedCommand, timed
@@ -120,7 +120,7 @@ class MachineRow(BenchRow):
 
     def takes(self, test: BenchTest) -> bool:
         if test.variant == CLOCK:
-            return test.suite is not SuiteName.EFFICIENCY
+            return test.suite not in (SuiteName.EFFICIENCY, SuiteName.MEMORY)
         return self._run.job.kvm and not is_counted(test.variant) and timed_too(test)
 
     def figures(self, one: PlannedTrial) -> tuple[BenchFigure, ...]:
@@ -143,9 +143,11 @@ class GuestRow(BenchRow):
     """An engine within the machine that the job names: counted, one instance alone or several at once."""
 
     within = True
+    #: Its commands differ by their words alone, so that several run in one boot.
+    _alike = True
 
-    def __init__(self, run: BenchRun, engine: GuestEngine, at_once: AtOnce) -> None:
-        self._run, self._engine, self._at_once = run, engine, at_once
+    def __init__(self, run: BenchRun, engine: GuestEngine, shared: SharedBoots) -> None:
+        self._run, self._engine, self._shared = run, engine, shared
         self.name, self.facts = engine.name, engine.facts
         known = run.asked_before.get(engine.name)
         # The same disk has the same engine. Another description of it, or another machine of a monitor, was refused.
@@ -162,7 +164,11 @@ class GuestRow(BenchRow):
 
     def figures(self, one: PlannedTrial) -> tuple[BenchFigure, ...]:
         if one.test.variant == VIRTUAL:
-            return self._at_once.figures(one, self._engine)
+            return self._shared.at_once.figures(one, self._engine)
+        if one.test.suite is SuiteName.MEMORY:
+            return self._shared.growths.figures(one, self._engine)
+        if self._alike and self._shared.units.takes(one.test):
+            return self._shared.units.figures(one, self._engine)
         return counted_trial(one.test, self._engine)
 
 
@@ -170,6 +176,10 @@ class MonitoredRow(GuestRow):
     """A monitor within the machine that the job names, one machine of it at a time."""
 
     within = False
+    _alike = False  # its command is within what is made ready
+
+    def takes(self, test: BenchTest) -> bool:
+        return super().takes(test) and test.suite is not SuiteName.MEMORY
 
 
 def _unusable(name: str, version: str, error: VmtailorError) -> RuntimeIdentity:

@@ -5,7 +5,7 @@ command."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,15 +17,26 @@ from vmtailor.base.files import temporary
 from vmtailor.base.natives import Natives, elf_symbols
 from vmtailor.base.text import plain
 from vmtailor.bench.analysis import instance_report
-from vmtailor.bench.analysis.boot_counts import WITHIN, started
-from vmtailor.bench.analysis.guest_rounds import STEP, about
+from vmtailor.bench.analysis.boot_counts import WITHIN, dearest, several_started, started
+from vmtailor.bench.analysis.guest_rounds import STEP, about, steps
 from vmtailor.bench.model.instance import BENCH, BENCH_UNIXBENCH, Limits
 from vmtailor.bench.model.job import BenchInside
 from vmtailor.bench.model.results import BenchFigure, RuntimeIdentity
 from vmtailor.bench.run import kernel_subsystems
 from vmtailor.bench.run.image_machine import counting
 from vmtailor.bench.runtimes.description import Description
-from vmtailor.bench.runtimes.guest_runtime import ENTER, FAILED, FIRST, LOG, OURS, TREE, InGuest, in_guest
+from vmtailor.bench.runtimes.guest_runtime import (
+    ENTER,
+    FAILED,
+    FIRST,
+    LOG,
+    OURS,
+    TREE,
+    InGuest,
+    InTurn,
+    in_guest,
+    in_turn,
+)
 from vmtailor.bench.runtimes.host_runtime import able
 from vmtailor.bench.suites.bench_run import ASKED, TAG
 from vmtailor.booting.booter import boot
@@ -56,12 +67,14 @@ _VERSION_LENGTH = 120
 @dataclass(frozen=True)
 class GuestEngine:
     """One engine in the machine. `scratch`: for files of boots. `facts`: facts about the image's programs, once it was
-    identified."""
+    identified. `in_each`:
+    starts that are counted in each boot of them."""
 
     known: BenchInside
     described: Description
     scratch: Path
     facts: dict[str, str] = field(default_factory=dict)
+    in_each: int = 1
     starts: ClassVar = (WITHIN,)
     work: ClassVar = WITHIN
     #: Guests of the machine's own are counted apart; further questions after the command.
@@ -98,8 +111,21 @@ class GuestEngine:
         return found, gathered
 
     def start(self, command: Sequence[str]) -> tuple[BenchFigure, ...]:
-        """Return the cost of one start of the command. Raises GuestError when it fails."""
-        return started(self.run(command), self.subsystems, self.starts)
+        """Return the cost of one start of the command, or of each of the several of a boot; and of the kernel's dearest
+        functions. Raises GuestError when it fails."""
+        if self.in_each > 1:
+            return self._several(command)
+        found = self.run(command)
+        return (*started(found, self.subsystems, self.starts), *dearest(found, WITHIN))
+
+    def _several(self, command: Sequence[str]) -> tuple[BenchFigure, ...]:
+        asked = in_turn(self.described, [command] * self.in_each, [command], TAG, TREE_DISK, OURS_DISK)
+        found, gathered = self.driven(exercise_in_turn(asked), self.says, by_step=True)
+        require_ready(found, gathered, found.problem if found.failures else "")
+        cost = steps(gathered.counters) if gathered.counters is not None else []
+        if len(cost) != self.in_each:
+            raise GuestError(f"the machine counted {len(cost)} of {self.in_each} starts", details=plain(found.problem))
+        return several_started(found, cost, self.subsystems)
 
     def spans(self) -> tuple[CodeSpan, ...]:
         """Return places at whose passages the counts are noted."""
@@ -142,11 +168,23 @@ class GuestEngine:
         """Return what the first instance printed. Raises GuestError where an instance is seen to have failed."""
         return gathered.report.file(_WITHIN).encode()
 
+    def with_memory(self, memory_bytes: int) -> GuestEngine:
+        """Return the engine in a machine that has so much memory, and is otherwise the same."""
+        around = self.known.machine
+        other = replace(around, machine=replace(around.machine, memory_bytes=memory_bytes))
+        return replace(self, known=replace(self.known, machine=other))
+
     def driven(
-        self, exercise: SystemExercise, sayings: Sequence[Saying], *, by_step: bool = False, patience_s: float = BOOT_S
+        self,
+        exercise: SystemExercise,
+        sayings: Sequence[Saying],
+        *,
+        by_step: bool = False,
+        counted: bool = True,
+        patience_s: float = BOOT_S,
     ) -> tuple[Boot, Gathered]:
         """Boot the machine and have its attendant run the exercise; return the boot, whatever its outcome. `by_step`:
-        count each step of the load, too; `patience_s`: of processor time."""
+        count each step of the load, too; `counted`: count at all; `patience_s`: of processor time."""
         known = self.known
         machine = machine_variants.countable(known.machine.machine)
         parts = guest_programs.of(machine.architecture)
@@ -159,9 +197,11 @@ class GuestEngine:
             work = Attended(exercise=exercise, volume=volume, key=FIXED_KEY, timeout_s=patience_s).unhurried(
                 Clock.INSTRUCTIONS
             )
+            if not counted:
+                return boot(machine, work, folder)
             spans = _step_spans(parts) if by_step else self.spans()
-            counted = counting(known.machine, parts, parts.attendant_marks(), spans, guests=self.guests)
-            return boot(machine, work, folder, counting=counted)
+            how = counting(known.machine, parts, parts.attendant_marks(), spans, guests=self.guests)
+            return boot(machine, work, folder, counting=how)
 
 
 def exercise_of(asked: InGuest) -> SystemExercise:
@@ -170,6 +210,20 @@ def exercise_of(asked: InGuest) -> SystemExercise:
     load = Step(StepKind.COMMAND, argv=asked.run, expect=Expect(exit_code=0))
     return SystemExercise(
         origin="bench", ready=SystemReady(SystemReadyKind.COMMAND, prepare, timeout_s=PREPARE_S), load=(load,),
+        step_timeout_s=max(PREPARE_S, COMMAND_S),
+    )  # fmt: skip
+
+
+def exercise_in_turn(asked: InTurn, rest_s: int | None = None) -> SystemExercise:
+    """Return an exercise of several commands. `rest_s`: seconds of the guest's time before each, in which it finishes
+    what it has put off, as a step of its own; None: one follows the other."""
+    prepare = Step(StepKind.COMMAND, argv=("sh", "-c", asked.prepare))
+    load = []
+    for words in asked.run:
+        load += [] if rest_s is None else [Step(StepKind.COMMAND, argv=("sh", "-c", f"sync; sleep {rest_s}"))]
+        load.append(Step(StepKind.COMMAND, argv=words, expect=Expect(exit_code=0)))
+    return SystemExercise(
+        origin="bench", ready=SystemReady(SystemReadyKind.COMMAND, prepare, timeout_s=2 * PREPARE_S), load=tuple(load),
         step_timeout_s=max(PREPARE_S, COMMAND_S),
     )  # fmt: skip
 

@@ -41,8 +41,9 @@ from vmtailor.bench.run import results_file, rounds_boot
 from vmtailor.bench.run.bench_rows import BenchRow, GuestRow, HostRow, MachineRow, MonitoredRow
 from vmtailor.bench.run.guest_engine import GuestEngine
 from vmtailor.bench.run.image_machine import ImageMachine
-from vmtailor.bench.run.machine_counts import REPEAT, cannot_tell, machine_tests
+from vmtailor.bench.run.machine_counts import cannot_tell, machine_tests
 from vmtailor.bench.run.monitor_engine import MonitorEngine, described
+from vmtailor.bench.run.shared_boots import SharedBoots
 from vmtailor.bench.runtimes import description, networks
 from vmtailor.bench.runtimes.host_state import Clocks, ProcessorTimes, seen_here, this_host
 from vmtailor.bench.runtimes.instance_cgroups import Cgroups
@@ -71,10 +72,10 @@ def measure(job: BenchJob) -> HostRun:
         job=job, folder=folder, cgroups=cgroups, here=seen_here(instance_report.NAMESPACES),
         asked_before=results_file.asked_before(Path(job.out), before),
     )  # fmt: skip
-    at_once = rounds_boot.AtOnce(job)
+    shared = SharedBoots.of(job)
     with contextlib.ExitStack() as held:
         rows = []
-        for row in _rows(run, held, at_once):
+        for row in _rows(run, held, shared):
             with step(row.beginning):
                 identity = row.identity()
             # A row may take minutes to say what it is: what cannot be pooled is refused before the next one is asked.
@@ -85,18 +86,19 @@ def measure(job: BenchJob) -> HostRun:
                 run.runtimes.pop(row.name, None)
             else:
                 rows.append(row)
-        return _trials(run, rows, at_once, host, before)
+        return _trials(run, rows, shared, host, before)
 
 
-def _rows(run: BenchRun, held: contextlib.ExitStack, at_once: rounds_boot.AtOnce) -> Iterator[BenchRow]:
+def _rows(run: BenchRun, held: contextlib.ExitStack, shared: SharedBoots) -> Iterator[BenchRow]:
     job, scratch = run.job, run.folder / "machines"
     yield from (HostRow(run, name, held) for name in job.runtimes)
     yield from (MachineRow(run, ImageMachine(one, scratch)) for one in job.machines)
     for inside in job.insides:
         for name in job.inside_runtimes:
-            yield GuestRow(run, GuestEngine(inside, description.load(name), scratch), at_once)
+            yield GuestRow(run, GuestEngine(inside, description.load(name), scratch, in_each=job.starts), shared)
         for one in inside.monitors:
-            yield MonitoredRow(run, MonitorEngine(inside, described(one, ()), scratch, monitor=one), at_once)
+            engine = MonitorEngine(inside, described(one, ()), scratch, monitor=one)
+            yield MonitoredRow(run, engine, shared)
 
 
 def _unpack(archive: Path, tree: Path) -> None:
@@ -132,7 +134,7 @@ def _descriptions(job: BenchJob) -> list[tuple[str, str]]:
 
 
 def _trials(
-    run: BenchRun, rows: Sequence[BenchRow], at_once: rounds_boot.AtOnce, host: BenchHost, before: HostRun | None
+    run: BenchRun, rows: Sequence[BenchRow], shared: SharedBoots, host: BenchHost, before: HostRun | None
 ) -> HostRun:
     """Do all trials. `before`: the earlier run that this one continues."""
     job = run.job
@@ -152,17 +154,17 @@ def _trials(
     )  # fmt: skip
     known = results_file.going_on(before, known)
     planned = planned_trials(job, rows)
-    schedule = Schedule(planned, known.trials, job.within_s, job.until_s, is_there=at_once.has)
-    at_once.left = lambda: schedule.left
+    schedule = Schedule(planned, known.trials, job.within_s, job.until_s, is_there=shared.has)
+    shared.at_once.left = shared.units.left = lambda: schedule.left
     shortened = schedule.fit(cells=False)
     kept = [*(one for one in planned if one.key in schedule.done), *schedule.left]
     for line in (*plan_lines(kept, len(schedule.done), schedule.seconds), *(f"! {row}" for row in shortened)):
         output.note(line)
-    return _each(run, schedule, {row.name: row for row in rows}, at_once, known)
+    return _each(run, schedule, {row.name: row for row in rows}, shared, known)
 
 
 def _each(
-    run: BenchRun, schedule: Schedule, rows: Mapping[str, BenchRow], at_once: rounds_boot.AtOnce, known: HostRun
+    run: BenchRun, schedule: Schedule, rows: Mapping[str, BenchRow], shared: SharedBoots, known: HostRun
 ) -> HostRun:
     """Try every trial in its turn, and keep each."""
     keeping = results_file.Keeping(Path(run.job.out))
@@ -180,7 +182,7 @@ def _each(
                 past, to_wait = time.monotonic() - began, schedule.seconds
                 what = f"{one.test.suite} {one.test.test} ×{one.test.count} {one.runtime}"
                 progress.update(past, past + to_wait, f"{what}, about {lasting(to_wait)} left")
-                tried = _tried(run, one, rows[one.runtime], at_once)
+                tried = _tried(run, one, rows[one.runtime], shared.at_once)
                 schedule.expected.done(tried)
                 known = replace(known, trials=(*known.trials, tried))
                 keeping.keep(_without(known, schedule))
@@ -200,7 +202,7 @@ def planned_trials(job: BenchJob, rows: Sequence[BenchRow]) -> list[PlannedTrial
     timed = [(test, job.repeat) for name in job.suites for test in SUITES[name].tests(job)]
     planned = [
         trial
-        for test, repeat in (*timed, *((test, REPEAT) for test in machine_tests(job)))
+        for test, repeat in (*timed, *((test, job.boots) for test in machine_tests(job)))
         if _wanted(test, job)
         for trial in plan([test], [row.name for row in rows if row.takes(test)], repeat, job.seed)
     ]

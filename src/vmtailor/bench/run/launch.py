@@ -98,8 +98,11 @@ def bench(
     if insides:
         monitors_ = machine_monitors.ready(monitored, programs, image, job.reference, store)
         counted = bool(machine_tests(job, inside=True))
+        board = machine_around.board_of(insides, store)
         known = (
-            machine_around.ready(one, image, job.image_archive, store, by_subsystem=counted, monitored=monitors_)
+            machine_around.ready(
+                one, image, job.image_archive, store, by_subsystem=counted, monitored=monitors_, board=board
+            )
             for one in insides
         )
         job = replace(job, insides=tuple(known))

@@ -78,6 +78,14 @@ def _checked(reference: str) -> Path:
     return path
 
 
+def board_of(references: Sequence[str], store: Store) -> str:
+    """Return the board of the bundles that are named, so that a disk beside one has it, too; empty where they have
+    several, or none is named. Raises UserInputError."""
+    paths = [_checked(one) for one in references]
+    boards = {bundle_folder.load(path, store).bundle.machine for path in paths if bundle_folder.is_bundle(path)}
+    return boards.pop() if len(boards) == 1 else ""
+
+
 def ready(
     reference: str,
     image: Image,
@@ -86,14 +94,15 @@ def ready(
     *,
     by_subsystem: bool = True,
     monitored: Sequence[ReadyMonitor] = (),
+    board: str = "",
 ) -> BenchInside:
     """Return the machine, with its kernel's symbols fetched and the image on disks. `image_archive`: the image as
     engines load it; empty where none does. `by_subsystem`: count the kernel by subsystem, which needs its source, too.
-    `monitored`: the monitors among the engines; with any, KVM works in the machine, for all of them. Raises
-    UserInputError, HostError."""
+    `monitored`: the monitors among the engines; with any, KVM works in the machine, for all of them. `board`: of a
+    disk's machine; empty: the usual one. Raises UserInputError, HostError."""
     path = _checked(reference)
     with step(f"read {path.name}"):
-        around = _fitted(path, store) if bundle_folder.is_bundle(path) else _own(path, store)
+        around = _fitted(path, store) if bundle_folder.is_bundle(path) else _own(path, store, board)
     machine = around.machine
     row = named(machine.architecture)
     with step("put the image on disks"):
@@ -112,7 +121,7 @@ def ready(
     )  # fmt: skip
 
 
-def _own(path: Path, store: Store) -> Around:
+def _own(path: Path, store: Store, board: str = "") -> Around:
     """Return a system's machine with its own kernel and initial RAM disk."""
     with subjects.opened(f"{subjects.DISK}{path}", store) as found:
         row = named(found.subject.architecture)
@@ -123,7 +132,7 @@ def _own(path: Path, store: Store) -> Around:
         root = exercise_boots.root_of(found.subject, words)
         own, which = systems.disk_of(found), systems.identity_of(found, store)[:12]
     machine = Machine(
-        board=row.board_names[0], memory_bytes=MEMORY_BYTES, kernel=str(taken / systems.KERNEL),
+        board=board or row.board_names[0], memory_bytes=MEMORY_BYTES, kernel=str(taken / systems.KERNEL),
         initrd=str(taken / systems.INITRD), words=words, disks=(own,), cpu_model=row.emulator.cpu_model, acpi=True,
         architecture=row.name,
     )  # fmt: skip

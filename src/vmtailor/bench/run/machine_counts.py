@@ -6,17 +6,16 @@ machine do of the suite of efficiency is counted in the same way; how fast it is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from vmtailor.bench.analysis.benchmarks import INDEX, BenchTest
 from vmtailor.bench.analysis.boot_counts import per_unit, started
 from vmtailor.bench.analysis.unixbench_index import OURS
-from vmtailor.bench.model.instance import BENCH, BENCH_UNIXBENCH
+from vmtailor.bench.model.instance import BENCH
 from vmtailor.bench.model.job import STOCK, BenchJob
 from vmtailor.bench.model.results import CLOCK, BenchFigure, SuiteName
+from vmtailor.bench.run import growth_boot
+from vmtailor.bench.run.counted_work import WITHIN_WORK, work_of
 from vmtailor.bench.run.guest_engine import GuestEngine
 from vmtailor.bench.run.image_machine import ImageMachine
-from vmtailor.bench.suites.efficiency import disk_words
 from vmtailor.bench.suites.unixbench import ONE_COPY, ONE_CORE
 
 #: Boots of each count: counts do not vary, and two boots show it.
@@ -26,40 +25,6 @@ REPEAT = 2
 _COST_S, _COST_WITHIN_S = 15.0, 120.0
 
 
-@dataclass(frozen=True)
-class CountedWork:
-    """Two commands of the image, of which the second one does `units` more."""
-
-    less: tuple[str, ...]
-    more: tuple[str, ...]
-    units: int
-
-
-def _equations(number: int) -> int:
-    """Return the floating-point operations that solve so many equations, as LINPACK counts them."""
-    return 2 * number**3 // 3 + 2 * number**2
-
-
-#: Equations, STREAM's repetitions and bytes of an array, bytes of a file: of the shorter and of the longer command.
-_EQUATIONS, _ROUNDS, _ARRAY, _FILE = (200, 400), (2, 6), 4 << 20, (1 << 20, 3 << 20)
-#: Arrays that STREAM's kernels read or write in a round: copy and scale two each, add and triad three.
-_ARRAYS = 10
-#: Tests of efficiency that are counted within a machine. Units: a thousand operations, a KB, a KB.
-WITHIN_WORK = {
-    "linpack": CountedWork(
-        less=("/bench/linpack", str(_EQUATIONS[0]), "1"),
-        more=("/bench/linpack", str(_EQUATIONS[1]), "1"),
-        units=(_equations(_EQUATIONS[1]) - _equations(_EQUATIONS[0])) // 1000,
-    ),
-    "stream": CountedWork(
-        less=(BENCH, "stream", str(_ARRAY), str(_ROUNDS[0])),
-        more=(BENCH, "stream", str(_ARRAY), str(_ROUNDS[1])),
-        units=(_ROUNDS[1] - _ROUNDS[0]) * _ARRAYS * _ARRAY >> 10,
-    ),
-    "disk": CountedWork(
-        less=tuple(disk_words(_FILE[0])), more=tuple(disk_words(_FILE[1])), units=(_FILE[1] - _FILE[0]) >> 10
-    ),
-}
 _NETWORK = "tcp-send, tcp-receive, tcp-latency"
 
 #: Said of each monitor's row: costs that no count shows.
@@ -90,6 +55,8 @@ def machine_tests(job: BenchJob, *, inside: bool = False) -> list[BenchTest]:
         found += [
             BenchTest(SuiteName.EFFICIENCY, test, variant=CLOCK, cost=2 * cost_s, warm_up=False) for test in WITHIN_WORK
         ]
+    if SuiteName.MEMORY in job.suites and (inside or job.insides):
+        found += growth_boot.tests(job)
     return [test for test in found if not job.only or test.test in job.only]
 
 
@@ -103,14 +70,21 @@ def timed_too(test: BenchTest) -> bool:
 def cannot_tell(job: BenchJob) -> list[str]:
     """Return in words what is not measured of machines, and of engines within one, and why."""
     counted = (SuiteName.STARTUP, SuiteName.UNIXBENCH)
+    within = (*counted, SuiteName.EFFICIENCY, SuiteName.MEMORY)
     found = []
     for inside in job.insides:
         name = inside.machine.name
         found += [
             f"{name}/…: {suite}: cannot tell: what runs within a machine is counted, not timed"
             for suite in job.suites
-            if suite not in (*counted, SuiteName.EFFICIENCY)
+            if suite not in within
         ]
+        if SuiteName.MEMORY in job.suites:
+            found.append(f"{name}/…: memory least: cannot tell: each start of the search would be a boot")
+            found += [
+                f"{name}/{one.name}: memory: cannot tell: what its machines take is the size that they are given"
+                for one in inside.monitors
+            ]
         if SuiteName.EFFICIENCY in job.suites:
             found.append(f"{name}/…: efficiency {_NETWORK}: cannot tell: no network is made within the machine")
         if SuiteName.UNIXBENCH in job.suites and not job.at_once:
@@ -148,9 +122,5 @@ def counted_trial(test: BenchTest, machine: ImageMachine | GuestEngine) -> tuple
         if isinstance(machine, GuestEngine):
             return machine.start([BENCH, "report"])
         return started(machine.run([BENCH, "report"]), machine.subsystems, machine.starts)
-    if test.suite == SuiteName.EFFICIENCY:
-        work = WITHIN_WORK[test.test]
-        return per_unit(machine.run(work.less), machine.run(work.more), work.units, machine.subsystems, machine.work)
-    units = INDEX[test.test].units
-    less, more = (machine.run([BENCH_UNIXBENCH, "units", test.test, str(n)]) for n in (units, 2 * units))
-    return per_unit(less, more, units, machine.subsystems, machine.work)
+    work = work_of(test)
+    return per_unit(machine.run(work.less), machine.run(work.more), work.units, machine.subsystems, machine.work)

@@ -76,23 +76,54 @@ def in_guest(
     """Return how a command is run. `tag`: of the image in the archive; `tree`, `ours`: the guest's names of both disks.
     `limits`: of the instance; None: it has none."""
     spec = InstanceSpec(name=INSTANCE, command=tuple(command), limits=limits or Limits())
-    guest = _Guest(one, tag, entered=one.limits == "cgroup" and (limits is not None or not one.chroot))
+    guest = Guest(one, tag, entered=one.limits == "cgroup" and (limits is not None or not one.chroot))
     parts = [
         *guest.begin(tree, ours),
-        *(_must(*guest.words(load, spec)) for load in one.commands.load),
+        *(must(*guest.words(load, spec)) for load in one.commands.load),
         *guest.placed(spec, (_FIRST_CGROUP, _CGROUP)),
         # The first start is unlike the others, so it does not count.
-        f"{_must(*guest.words(one.commands.run, spec, _FIRST_CGROUP))} >{FIRST}",
+        f"{must(*guest.words(one.commands.run, spec, _FIRST_CGROUP))} >{FIRST}",
         *(f"{shlex.join(guest.words(gone, spec))} >/dev/null 2>&1" for gone in one.commands.remove),
         *_REST,
     ]
-    return InGuest(_script(parts), guest.words(one.commands.run, spec), guest.words(one.version, spec))
+    return InGuest(script(parts), guest.words(one.commands.run, spec), guest.words(one.version, spec))
+
+
+@dataclass(frozen=True)
+class InTurn:
+    """Several commands in one runtime of a guest, each in an instance of its own. `prepare`: as of `InGuest`; `run`:
+    the words of each."""
+
+    prepare: str
+    run: tuple[tuple[str, ...], ...]
+
+
+def in_turn(
+    one: Description,
+    commands: Sequence[Sequence[str]],
+    first: Sequence[Sequence[str]],
+    tag: str,
+    tree: str,
+    ours: str,
+) -> InTurn:
+    """Return how several commands are run one after the other. `first`: those that are run before, and do not count;
+    `tag`, `tree`, `ours`: as for `in_guest`."""
+    guest = Guest(one, tag, entered=one.limits == "cgroup" and not one.chroot)
+    specs = [InstanceSpec(name=f"bench{number}", command=tuple(command)) for number, command in enumerate(commands)]
+    before = [InstanceSpec(name=f"first{number}", command=tuple(command)) for number, command in enumerate(first)]
+    parts = [*guest.begin(tree, ours), *(must(*guest.words(load, specs[0])) for load in one.commands.load)]
+    for spec in (*before, *specs):
+        parts += guest.placed(spec, (spec.name,))
+    for spec in before:
+        parts.append(f"{must(*guest.words(one.commands.run, spec, spec.name))} >/dev/null")
+        parts += [f"{shlex.join(guest.words(gone, spec))} >/dev/null 2>&1" for gone in one.commands.remove]
+    return InTurn(script([*parts, *_REST]), tuple(guest.words(one.commands.run, spec, spec.name) for spec in specs))
 
 
 def at_once(one: Description, count: int, tag: str, tree: str, ours: str) -> str:
     """Return a shell script that starts so many instances, each of which obeys its conductor (benchmarks/image). It
     ends when all are there. `tag`, `tree`, `ours`: as for `in_guest`."""
-    guest = _Guest(one, tag, entered=one.limits == "cgroup" and not one.chroot)
+    guest = Guest(one, tag, entered=one.limits == "cgroup" and not one.chroot)
     volumes = (Volume(ROUNDS, CALL_BACK),)
     specs = [
         InstanceSpec(
@@ -106,14 +137,14 @@ def at_once(one: Description, count: int, tag: str, tree: str, ours: str) -> str
     conduct = conducting(count)
     parts = [
         *guest.begin(tree, ours),
-        _must("mkdir", "-p", ROUNDS),
-        _must(*conduct, "make"),
-        *(_must(*guest.words(load, specs[0])) for load in one.commands.load),
+        must("mkdir", "-p", ROUNDS),
+        must(*conduct, "make"),
+        *(must(*guest.words(load, specs[0])) for load in one.commands.load),
     ]
     for spec in specs:
         parts += guest.placed(spec, (spec.name,))
         parts.append(f"{shlex.join(guest.words(one.commands.run, spec, spec.name))} &")
-    return _script(
+    return script(
         [*parts, f"timeout {_THERE_S} {shlex.join((*conduct, 'there'))} || fail not all instances came", *_REST]
     )
 
@@ -123,12 +154,13 @@ def conducting(count: int) -> tuple[str, ...]:
     return f"{TREE}{BENCH}", "conduct", ROUNDS, str(count)
 
 
-def _script(parts: Sequence[str]) -> str:
+def script(parts: Sequence[str]) -> str:
+    """Return a script of these parts, each of whole lines."""
     return "\n".join(parts) + "\n"
 
 
 @dataclass(frozen=True)
-class _Guest:
+class Guest:
     """A runtime in a guest. `entered`: its instances are begun in cgroups that we make."""
 
     one: Description
@@ -159,9 +191,9 @@ class _Guest:
                 f"command -v {shlex.quote(name)} >/dev/null || fail {shlex.quote(name)} {ABSENT}"
                 for name in self.one.programs
             ),
-            _must("mkdir", "-p", TREE, OURS, self.folder),
-            _must("mount", "-t", "ext4", "-o", "ro", tree, TREE),
-            _must("mount", "-t", "ext4", "-o", "ro", ours, OURS),
+            must("mkdir", "-p", TREE, OURS, self.folder),
+            must("mount", "-t", "ext4", "-o", "ro", tree, TREE),
+            must("mount", "-t", "ext4", "-o", "ro", ours, OURS),
             *(_write(filled(file.path, values), filled(file.content, values)) for file in self.one.file),
             *_daemon(self.one, lambda words: self.words(words, none), f"{self.folder}/daemon.log"),
         ]
@@ -175,7 +207,7 @@ class _Guest:
                 f"for name in memory cpu pids; do echo +$name >{_CGROUPS}/cgroup.subtree_control; done",
             ]
             for cgroup in (f"{_CGROUPS}/{name}" for name in cgroups):
-                found.append(_must("mkdir", cgroup))
+                found.append(must("mkdir", cgroup))
                 for name, text in limit_files(spec.limits, unified=True):
                     found.append(f"echo {shlex.quote(text)} >{cgroup}/{name} || fail {name}")
                 for name, text in no_swap_files(spec.limits, unified=True):
@@ -186,16 +218,16 @@ class _Guest:
         root = f"{own}/{_root_name(self.one)}"
         options = f"lowerdir={TREE},upperdir={own}/upper,workdir={own}/work"
         found += [
-            _must("mkdir", "-p", root, f"{own}/upper", f"{own}/work"),
-            _must("mount", "-t", "overlay", "-o", options, "overlay", root),
+            must("mkdir", "-p", root, f"{own}/upper", f"{own}/work"),
+            must("mount", "-t", "overlay", "-o", options, "overlay", root),
         ]
         if self.one.root is RootForm.KERNEL_DIRECTORY:
             inside = [(f"/{name}", f"{root}/{name}") for name in ("proc", "sys", "dev")]
-            found.append(_must("mkdir", "-p", *(at for _, at in inside)))  # an image may lack them
-            found += [_must("mount", "--rbind", name, at) for name, at in inside]
+            found.append(must("mkdir", "-p", *(at for _, at in inside)))  # an image may lack them
+            found += [must("mount", "--rbind", name, at) for name, at in inside]
             for volume in spec.volumes:  # which nobody else mounts
-                found.append(_must("mkdir", "-p", f"{root}{volume.target}"))
-                found.append(_must("mount", "--bind", volume.source, f"{root}{volume.target}"))
+                found.append(must("mkdir", "-p", f"{root}{volume.target}"))
+                found.append(must("mount", "--bind", volume.source, f"{root}{volume.target}"))
         if self.one.root is RootForm.BUNDLE:
             found.append(_write(f"{own}/config.json", json.dumps(bundle_config(spec), indent=1)))
         return found
@@ -209,13 +241,14 @@ class _Guest:
         }  # fmt: skip
 
 
-def _must(*words: str) -> str:
+def must(*words: str) -> str:
+    """Return a line of a script that ends it, with the command as the reason, where the command fails."""
     return f"must {shlex.join(words)}"
 
 
 def _write(path: str, content: str) -> str:
     folder, named = path.rpartition("/")[0] or "/", shlex.quote(path)
-    return f"{_must('mkdir', '-p', folder)}\nprintf %s {shlex.quote(content)} >{named} || fail {named}"
+    return f"{must('mkdir', '-p', folder)}\nprintf %s {shlex.quote(content)} >{named} || fail {named}"
 
 
 def _daemon(one: Description, words: _Words, log: str) -> list[str]:

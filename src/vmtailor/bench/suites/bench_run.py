@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vmtailor.base.errors import VmtailorError
+from vmtailor.base.errors import HostError, VmtailorError
 from vmtailor.base.notation import decoded_json, finite_json
 from vmtailor.bench.analysis import instance_report as seen_limits
 from vmtailor.bench.model.instance import BENCH, CALL_BACK, InstanceSpec, Limits, Volume
@@ -43,11 +43,13 @@ class TrialFailed(VmtailorError):
 
 @dataclass(frozen=True)
 class BuiltTree:
-    """A published set of benchmarks, copied into the scope and built. `digest`: of the files as they were given."""
+    """A published set of benchmarks, copied into the scope and built. `digest`: of the files as they were given;
+    `flags`: of its first compilation, as its build printed it."""
 
     folder: Path
     digest: str
     compiler: str
+    flags: str = ""
 
 
 @dataclass
@@ -70,8 +72,8 @@ class BenchRun:
         self.notes: list[str] = []
         #: Reports of instances about themselves in the current trial.
         self.witnesses: list[Witness] = []
-        #: Trees built for this run, by name: published sets (suites/published_sets.py).
-        self.built: dict[str, BuiltTree] = {}
+        #: Trees built for this run, by name: published sets (suites/published_sets.py); or why one could not be.
+        self.built: dict[str, BuiltTree | HostError] = {}
 
     @property
     def quick(self) -> bool:

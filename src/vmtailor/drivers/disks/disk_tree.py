@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A system's tree on a disk: its root file system, with that of /boot where it has one of its own."""
+"""A system's tree on a disk: its root file system, with those of /boot and of the EFI system partition."""
 
 from __future__ import annotations
 
@@ -7,26 +7,23 @@ from collections.abc import Mapping, Sequence
 
 from vmtailor.base import figures
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.disks.ext4 import ROOT_INODE, Entry, Ext4
+from vmtailor.drivers.disks.file_system import Entry, FileSystem
 from vmtailor.model.systems.tree import Node, NodeKind
-
-#: Mount point of a second file system.
-BOOT = "/boot"
 
 
 class DiskTree:
     """A `Tree`: paths become inode numbers as their folders are listed."""
 
-    def __init__(self, root: Ext4, name: str) -> None:
+    def __init__(self, root: FileSystem, name: str) -> None:
         self._name = name
         self._root = root
-        self._boot: Ext4 | None = None
+        self._mounted: dict[str, FileSystem] = {}
         self._listed: dict[str, dict[str, Entry]] = {}
 
-    def mount_boot(self, boot: Ext4) -> None:
-        """Put the file system of /boot in its place."""
-        self._boot = boot
-        for path in [path for path in self._listed if self._in_boot(path)]:
+    def mount(self, place: str, system: FileSystem) -> None:
+        """Put another file system in its place, such as `/boot`."""
+        self._mounted[place] = system
+        for path in [path for path in self._listed if path == place or path.startswith(f"{place}/")]:
             del self._listed[path]
 
     def folders(self, paths: Sequence[str]) -> Mapping[str, Mapping[str, Node]]:
@@ -62,21 +59,19 @@ class DiskTree:
             return b""
         return self._system(path).begin(entry.inode, min(count, entry.node.size))
 
-    def _in_boot(self, path: str) -> bool:
-        return self._boot is not None and (path == BOOT or path.startswith(f"{BOOT}/"))
+    def _system(self, path: str) -> FileSystem:
+        within = [place for place in self._mounted if path == place or path.startswith(f"{place}/")]
+        return self._mounted[max(within, key=len)] if within else self._root
 
-    def _system(self, path: str) -> Ext4:
-        return self._boot if self._boot is not None and self._in_boot(path) else self._root
-
-    def _by_system(self, paths: Sequence[str]) -> dict[Ext4, list[str]]:
-        found: dict[Ext4, list[str]] = {}
+    def _by_system(self, paths: Sequence[str]) -> dict[FileSystem, list[str]]:
+        found: dict[FileSystem, list[str]] = {}
         for path in paths:
             found.setdefault(self._system(path), []).append(path)
         return found
 
     def _entry(self, path: str) -> Entry | None:
-        if path == "/" or (self._boot is not None and path == BOOT):
-            return Entry(ROOT_INODE, Node(NodeKind.FOLDER))
+        if path == "/" or path in self._mounted:
+            return Entry(self._system(path).root, Node(NodeKind.FOLDER))
         above, _, name = path.rpartition("/")
         self._list([above or "/"])
         return self._listed.get(above or "/", {}).get(name)

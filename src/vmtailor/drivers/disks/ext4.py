@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.process import CommandFailed, OutputTooLong
+from vmtailor.drivers.disks.file_system import Entry
 from vmtailor.drivers.disks.sandbox import run_shut_in
 from vmtailor.model.systems.tree import Node, NodeKind
 
@@ -36,14 +37,6 @@ _BROKEN = "for details, run e2fsck -f on a copy of it"
 _END = "# end of the answers"
 #: The only line of its errors that tells of none.
 _BANNER = re.compile(rb"debugfs \d[^\n]*")
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One entry of a directory."""
-
-    inode: int
-    node: Node
 
 
 @dataclass(frozen=True)
@@ -88,6 +81,8 @@ class _Debugfs:
 class Ext4:
     """The file system at an offset of raw bytes. Raises UserInputError when it is not whole, clean and plain. `name`:
     what messages call it."""
+
+    root = ROOT_INODE
 
     def __init__(self, raw: Path, offset: int, name: str) -> None:
         self._raw = raw

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.guest.guest_volume import exercise_records, records
+from vmtailor.drivers.rootfs import xfs_volume
 from vmtailor.drivers.rootfs.rootfs import Extra, ExtraKind, build
 from vmtailor.model.boots.system_exercise import ASKED, Saying, SystemExercise, SystemReadyKind
 from vmtailor.model.plan import RootFormat
@@ -55,9 +56,9 @@ def write(
     sayings: Sequence[Saying] = USUAL,
     sample_ms: int = 0,
 ) -> None:
-    """Write the disk: ext4, which the system's own root asks of the kernel anyway. Readable by its owner only, since
-    the key is in it. `sayings`: asked before those of the exercise. `sample_ms`: between two samples of the system's
-    figures; 0 for none. Raises HostError where a tool is missing."""
+    """Write the disk, with the file system that the system's own root asks of the kernel anyway: ext4 or XFS. Readable
+    by its owner only, since the key is in it. `sayings`: asked before those of the exercise. `sample_ms`: between two
+    samples of the system's figures; 0 for none. Raises HostError where a tool is missing."""
     asked = (replace(one, name=f"{ASKED}{one.name}") for one in exercise.says)
     entries = [
         *(Extra(name, ExtraKind.DIRECTORY, mode=0o755) for name in _FOLDERS),
@@ -69,7 +70,10 @@ def write(
     ]
     if sample_ms:
         entries.append(Extra("sampler", data=natives.sampler, mode=0o755))
-    build(None, out, RootFormat.EXT4, entries)
+    if root.type == RootFormat.XFS:
+        xfs_volume.write(out, entries)
+    else:
+        build(None, out, RootFormat.EXT4, entries)
     out.chmod(0o600)
 
 

@@ -164,7 +164,8 @@ class SavedFolder(ABC):
         """Return the system. Raises UserInputError for a record that names no place of a root."""
         found = self.record(System, SYSTEM)
         path = found.init.path
-        placed = found.disk is not None and 0 <= found.disk.root <= 256
+        disk = found.disk
+        placed = disk is not None and 0 <= disk.root <= 256 and disk.root_type in ("ext4", "xfs")
         if not placed or not path.startswith("/") or "\0" in path or len(path) > 4095:
             raise UserInputError(f"{self.path / SYSTEM} does not say where the system is", hint="fit the system again")
         return found

@@ -19,6 +19,8 @@ from vmtailor.model.machine import Disk, DiskFormat
 MAX_UNPACKED = 1 << 30
 #: Modules that reach root disks in QEMU; those that a kernel has built in are passed over.
 TRANSPORTS = ("virtio_pci", "virtio_mmio", "virtio_blk")
+#: Makes volumes out of stretches of disks.
+DEVICE_MAPPER = "dm_mod"
 #: The file system's module, and the checksums that it asks for by name only.
 FILE_SYSTEMS = {
     "ext4": ("crc32c_generic", "crc32c_intel", "ext4"),

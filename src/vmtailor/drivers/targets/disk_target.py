@@ -40,6 +40,8 @@ class DiskTarget(ExportTarget):
             return self.refuse("its init is older than disks with partitions", "fit the image again")
         if export.is_system and system_parts.needs_mbr(export.files.system):
             return self.refuse("its /etc/fstab names partitions by PARTUUID of an MBR", "--to qemu keeps the MBR")
+        if export.is_system and system_parts.on_volume(export.files.system):
+            return self.refuse("the root is an LVM volume", "--to qemu takes the disk as it is")
         if not loader_disk.plain_words(export.machine.words):
             return self.refuse("GRUB cannot hand on quotes and backslashes of its kernel command line", "--to qemu can")
         return None

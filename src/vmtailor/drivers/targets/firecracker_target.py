@@ -49,6 +49,8 @@ class FirecrackerTarget(ExportTarget):
 
     def refusal(self, export: Export) -> UserInputError | None:
         """Return the error for a machine that Firecracker cannot give."""
+        if export.is_system and system_parts.on_volume(export.files.system):
+            return self.refuse("the root is an LVM volume, which is no root device", "--to qemu starts it")
         refused = monitors.named(self.row.monitor).refusals(_machine(export))
         if refused:
             return self.refuse(f"it has no {', no '.join(refused)}", "choose another target, or leave the option out")

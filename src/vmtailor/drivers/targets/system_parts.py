@@ -169,6 +169,11 @@ def _uuid(text: str) -> uuid.UUID | None:
         return None
 
 
+def on_volume(system: System) -> bool:
+    """Return whether a system's root is an LVM volume, which its kernel makes by a word."""
+    return system.disk is not None and bool(system.disk.root_volume)
+
+
 def needs_mbr(system: System) -> bool:
     """Return whether a system mounts partitions by UUIDs of an MBR, which a GPT does not have."""
     by_uuid = any(one.device.upper().startswith("PARTUUID=") for one in system.mounts)

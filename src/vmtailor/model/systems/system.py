@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class SubjectKind(StrEnum):
@@ -41,10 +42,49 @@ class Partition:
 
 
 @dataclass(frozen=True)
+class VolumeSegment:
+    """A stretch of a volume: a part of the partition `partition` (0: of the whole disk), from `start_bytes` on."""
+
+    partition: int
+    start_bytes: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class LinearVolume:
+    """A linear logical volume of LVM, its segments in their order. `id`: as the device mapper has it (`LVM-…`).
+    `content`, `uuid`, `label`: as of a partition."""
+
+    group: str
+    name: str
+    id: str
+    segments: tuple[VolumeSegment, ...]
+    content: str = ""
+    uuid: str = ""
+    label: str = ""
+
+    @property
+    def full_name(self) -> str:
+        """Return `GROUP/NAME`, as LVM's commands take it."""
+        return f"{self.group}/{self.name}"
+
+    @property
+    def mapped_name(self) -> str:
+        """Return the name below /dev/mapper."""
+        return f"{self.group.replace('-', '--')}-{self.name.replace('-', '--')}"
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(one.size_bytes for one in self.segments)
+
+
+@dataclass(frozen=True)
 class DiskLayout:
     """A disk image. `root`: the number of the partition that has the system; 0 where one file system fills the disk.
     `boot`: that of a partition of its own for /boot; 0 for none. `firmware`: what its loaders start from (`bios`,
-    `uefi`); none where it can only be booted with a kernel from outside."""
+    `uefi`); none where it can only be booted with a kernel from outside. `volumes`: LVM's; `root_volume`: the one that
+    has the system (`GROUP/NAME`), whose first segment lies on the partition `root`; empty for none. `root_type`: the
+    file system of the system."""
 
     format: str
     size_bytes: int
@@ -53,6 +93,14 @@ class DiskLayout:
     root: int = 0
     boot: int = 0
     firmware: tuple[str, ...] = ()
+    volumes: tuple[LinearVolume, ...] = ()
+    root_volume: str = ""
+    root_type: str = "ext4"
+
+    @property
+    def volume(self) -> LinearVolume | None:
+        """Return the volume that has the system; None where it is on a partition of its own."""
+        return next((one for one in self.volumes if one.full_name == self.root_volume), None)
 
 
 @dataclass(frozen=True)
@@ -131,13 +179,17 @@ class EnabledUnit:
 
 
 # vmtailor/subject/1: first.
+# vmtailor/subject/2: of a disk its LVM volumes, and the file system of the root.
 @dataclass(frozen=True)
 class System:
     """A system as it was read from its disk or image. `identity`: differs when the content differs. `kernel`: the
     release that starts by default; empty for a system without a kernel. `masked`: names of units that are switched off.
     `notes`: remarks for the reader, in sentences."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/subject/1"
+    SCHEMA: ClassVar[str] = "vmtailor/subject/2"
+    OLDER: ClassVar[Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+        "vmtailor/subject/1": lambda document: document,
+    }
 
     reference: str
     kind: SubjectKind

@@ -14,6 +14,7 @@ from vmtailor.base.files.holes import copy_with_holes
 from vmtailor.base.progress import step
 from vmtailor.drivers.disks import ext4
 from vmtailor.model.machine import Disk, DiskFormat, Machine
+from vmtailor.model.plan import RootFormat
 from vmtailor.model.systems.tree import NodeKind
 from vmtailor.pipeline.systems.driven_system import DrivenSystem
 
@@ -56,6 +57,12 @@ def with_files(system: DrivenSystem, disk: Disk, files: Mapping[str, str | None]
     """Return the user's disk with these files and no other change. One copy is kept for each set of files."""
     opened, layout = system.found.disk, system.system.disk
     assert opened is not None and layout is not None
+    if layout.root_volume or layout.root_type != RootFormat.EXT4:
+        where = "an LVM volume" if layout.root_volume else layout.root_type
+        raise UserInputError(
+            f"{', '.join(files)} cannot be changed on {opened.path}: its root is on {where}, which is not written",
+            hint="change the file in the system itself, and fit it again",
+        )
     start = next((one.start_bytes for one in layout.partitions if one.number == layout.root), 0)
 
     def fill(folder: Path) -> None:

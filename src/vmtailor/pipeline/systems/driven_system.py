@@ -97,9 +97,10 @@ class DrivenSystem(Subject[SystemSeen]):
     def target_of(self, machine: Machine) -> SystemTarget:
         """Return the target for the whole exercise on a machine."""
         driven = self.with_exercise(machine)
+        root, built_in = exercise_boots.root_of(self.system, machine.words), _built_in(machine)
         return SystemTarget(
-            machine=driven, root=self.root, exercise=self.exercise, natives=self.natives, built_in=_built_in(machine)
-        )
+            machine=driven, root=root, exercise=self.exercise, natives=self.natives, built_in=built_in
+        )  # fmt: skip
 
     def run_key(self, target: SystemTarget, *more: str) -> str:
         """Return the cache key of a run of the exercise: everything that it depends on."""

@@ -29,7 +29,7 @@ from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
 from vmtailor.model.boots.workload import FIXED_KEY, Attended, Workload
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.systems.system import System
-from vmtailor.pipeline.systems import subjects, system_kernel
+from vmtailor.pipeline.systems import mapped_root, subjects, system_kernel
 from vmtailor.stages.boot import own_kernel
 from vmtailor.stages.system_files import OpenedSystem
 
@@ -180,6 +180,8 @@ def _with_kernel(chosen: Machine, found: OpenedSystem, natives: Natives, out: Pa
     words = tuple(word for word in own.words if word != "quiet")
     serial = any(system_kernel.is_serial(word, architecture) for word in words)
     more = () if serial else (f"console={architecture.kernel.console}",)
+    if not mapped_root.has_initrd(found.subject):
+        more = (*more, *mapped_root.words_of(found.subject))
     return replace(
         chosen,
         kernel=str(own.kernel.absolute()),
@@ -189,7 +191,7 @@ def _with_kernel(chosen: Machine, found: OpenedSystem, natives: Natives, out: Pa
 
 
 def root_of(subject: System, words: tuple[str, ...]) -> SystemRoot:
-    """Return the place of a system's root in its machine: on its first virtio disk."""
+    """Return the place of a system's root in its machine: on its first virtio disk. `words`: the kernel's."""
     assert subject.disk is not None
-    number = str(subject.disk.root) if subject.disk.root else ""
-    return SystemRoot(f"/dev/vda{number}", "ext4", "rw" in words, subject.init.path)
+    device = mapped_root.device_of(subject, direct=mapped_root.is_direct(words))
+    return SystemRoot(device, subject.disk.root_type, "rw" in words, subject.init.path)

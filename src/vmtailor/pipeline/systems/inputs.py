@@ -25,7 +25,7 @@ from vmtailor.model.systems.tree import NodeKind
 from vmtailor.model.systems.units import UnitsMode
 from vmtailor.pipeline import keys
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.systems import system_kernel
+from vmtailor.pipeline.systems import mapped_root, system_kernel
 from vmtailor.pipeline.systems.subjects import disk_path
 from vmtailor.stages.boot import boot_attribution, own_kernel
 from vmtailor.stages.system_files import OpenedSystem
@@ -120,10 +120,13 @@ def disk_of(found: OpenedSystem) -> Disk:
     return Disk(str(found.disk.path.absolute()), found.disk.format, DiskMode.OVERLAID)
 
 
-def words(subject: System, architecture: Architecture, planned: tuple[str, ...] = ()) -> tuple[str, ...]:
+def words(
+    subject: System, architecture: Architecture, planned: tuple[str, ...] = (), *, direct: bool = False
+) -> tuple[str, ...]:
     """Return the command line of both machines: the system's own words, the root by its device here, and the words that
-    our machines need. `planned`: words of a plan."""
-    own = system_kernel.words_of(subject, architecture)
+    our machines need. `planned`: words of a plan. `direct`: for a kernel without the system's initial RAM disk."""
+    direct = direct or not mapped_root.has_initrd(subject)
+    own = system_kernel.words_of(subject, architecture, direct=direct)
     more = dict.fromkeys((*architecture.kernel.words, *planned))
     return (*own, *(word for word in more if word not in own))
 
@@ -134,7 +137,7 @@ def fitted(options: FitOptions, subject: System, disk: Disk, made: Plan, kernel:
         board=made.machine,
         memory_bytes=options.memory_bytes,
         kernel=kernel.image,
-        words=words(subject, named(made.architecture), tuple(word.id for word in made.words)),
+        words=words(subject, named(made.architecture), tuple(word.id for word in made.words), direct=True),
         disks=(disk,),
         network=made.network,
         cpu_model=options.cpu_model,

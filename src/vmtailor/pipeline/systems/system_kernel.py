@@ -12,15 +12,15 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.natives import Natives
 from vmtailor.base.notation import module_name
-from vmtailor.drivers.rootfs import small_initrd
 from vmtailor.drivers.rootfs.initramfs import load_order
 from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.workload import OwnInit
 from vmtailor.model.machine import Disk, DiskMode, Machine
 from vmtailor.model.systems.system import SubjectKind, System
 from vmtailor.model.watched.system_trace import SystemTrace
-from vmtailor.pipeline.systems import subjects
+from vmtailor.pipeline.systems import mapped_root, subjects
 from vmtailor.stages import system_watch
+from vmtailor.stages.boot import own_kernel
 from vmtailor.stages.system_files import OpenedSystem
 from vmtailor.stages.system_watch import SystemTraceInputs
 
@@ -60,7 +60,7 @@ def kernel_of(found: OpenedSystem, folder: Path) -> SystemKernel:
 
 def _way_in(found: OpenedSystem, where: str, dep: str, index: ModuleIndex) -> tuple[tuple[str, bytes], ...]:
     """Return the modules that the root's disk and file system need, each after what it needs."""
-    wanted = (*small_initrd.TRANSPORTS, *small_initrd.FILE_SYSTEMS["ext4"])
+    wanted = own_kernel.way_in(found.subject)
     needed = index.with_needs(name for name in wanted if name in index.paths)
     with temporary.held_folder() as modules:
         (modules / "kernel").mkdir()
@@ -72,16 +72,16 @@ def _way_in(found: OpenedSystem, where: str, dep: str, index: ModuleIndex) -> tu
         return tuple(load_order(modules, wanted))
 
 
-def words_of(subject: System, architecture: Architecture) -> tuple[str, ...]:
-    """Return the system's own command line, with its root by its device here."""
+def words_of(subject: System, architecture: Architecture, *, direct: bool = True) -> tuple[str, ...]:
+    """Return the system's own command line, with its root by its device here. `direct`: no initial RAM disk of the
+    system's makes the volume that its root is on, so that the kernel is told to."""
     entry = subject.entry
     own = entry.words if entry is not None else (subject.root_word, f"console={architecture.kernel.console}")
-    number = subject.disk.root if subject.disk is not None else 0
-    root = f"root=/dev/vda{number or ''}"
+    root = (f"root={mapped_root.device_of(subject, direct=direct)}", *mapped_root.words_of(subject, direct=direct))
     kept = [word for word in own if word.partition("=")[0] not in _NOT_KEPT]
     init = () if subject.init.path in ("", "/sbin/init") else (f"init={subject.init.path}",)
     console = () if any(is_serial(word, architecture) for word in kept) else (f"console={architecture.kernel.console}",)
-    return (root, *kept, *console, *init, *(() if {"ro", "rw"} & {*kept} else ("ro",)), "panic=-1")
+    return (*root, *kept, *console, *init, *(() if {"ro", "rw"} & {*kept} else ("ro",)), "panic=-1")
 
 
 def is_serial(word: str, architecture: Architecture) -> bool:

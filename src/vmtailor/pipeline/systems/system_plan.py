@@ -99,7 +99,8 @@ def make_system_plan(
     later: frozenset[str] = frozenset()
     if as_modules:
         later = on_demand(inputs.record.loads, inputs.baseline, symbol_in(inputs.source))
-    wishes = replace(wishes, root_format=RootFormat.EXT4, writable=False, own_init=True, on_demand=later)
+    form = wishes.root_format if wishes.root_format is RootFormat.XFS else RootFormat.EXT4
+    wishes = replace(wishes, root_format=form, writable=False, own_init=True, on_demand=later)
     return make_plan(
         None, demands.demands, inputs.tree, inputs.baseline, wishes, ran=ran, tried=tried, catalogue=catalogue
     )
@@ -132,7 +133,9 @@ def planned(found: OpenedSystem, record: SystemTrace, folder: Path, wishes: Wish
             head=lambda path: found.root.begin(path, HEAD_BYTES),
         )
         disk = found.subject.disk
-        wishes = replace(wishes, partitioned=disk is not None and disk.root != 0)
+        if disk is not None:
+            form = RootFormat(disk.root_type)
+            wishes = replace(wishes, partitioned=disk.root != 0, mapped=disk.volume is not None, root_format=form)
         plan = make_system_plan(inputs, find_demands(inputs), wishes)
     records.save(plan, folder / PLAN)
     return plan

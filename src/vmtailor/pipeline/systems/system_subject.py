@@ -48,7 +48,7 @@ from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.margin import Margin
-from vmtailor.model.plan import Plan
+from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.systems.system import InitKind, System
 from vmtailor.model.systems.units import UnitsMode
@@ -255,6 +255,8 @@ class SystemSubject(DrivenSystem):
             needs=targets.needed(options.targets, self.architecture.name),
             drop=(*options.drop, *drop),
             partitioned=disk is not None and disk.root != 0,
+            mapped=disk is not None and disk.volume is not None,
+            root_format=RootFormat(disk.root_type) if disk is not None else RootFormat.EXT4,
         )
         seen = found.seen
         return system_plan.make_system_plan(
@@ -311,7 +313,8 @@ class SystemSubject(DrivenSystem):
         *,
         network: bool = False,
     ) -> MeasureRequest:
-        target = SystemTarget(machine, self.root, self.exercise, self.natives)
+        root = exercise_boots.root_of(self.system, machine.words)
+        target = SystemTarget(machine, root, self.exercise, self.natives)
         return until_ready(target, table, title, self.options.boots, self.store, beside)
 
     def improve(self, found: Findings[SystemSeen], fitted: Fitted, times: Times, ask: AskUnits | None) -> Improved:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import lzma
 import re
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from vmtailor.analysis.systems.root import RootTree
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.notation import module_name
 from vmtailor.drivers.rootfs.initramfs import archive
-from vmtailor.drivers.rootfs.small_initrd import FILE_SYSTEMS, TRANSPORTS
+from vmtailor.drivers.rootfs.small_initrd import DEVICE_MAPPER, FILE_SYSTEMS, TRANSPORTS
 from vmtailor.model.systems.system import System
 
 #: Longest kernel, initial RAM disk and module that are taken out.
@@ -53,12 +54,19 @@ def taken_out(subject: System, root: RootTree, small_init: Path, out: Path) -> O
     if any(parts):
         initrd.write_bytes(b"".join(part + bytes(-len(part) % 4) for part in parts))
         return OwnKernel(kernel, initrd, words)
-    initrd.write_bytes(archive(_modules(root, own.release), small_init.read_bytes()))
+    initrd.write_bytes(archive(_modules(root, own.release, way_in(subject)), small_init.read_bytes()))
     return OwnKernel(kernel, initrd, words)
 
 
-def _modules(root: RootTree, release: str) -> list[tuple[str, bytes]]:
-    """Return the modules of a release that the root disk needs, as (name, ELF content), each after its dependencies.
+def way_in(subject: System) -> tuple[str, ...]:
+    """Return the names of modules that lead to a system's root, where a kernel has them as modules."""
+    disk = subject.disk
+    mapper = (DEVICE_MAPPER,) if disk is not None and disk.root_volume else ()
+    return (*TRANSPORTS, *mapper, *FILE_SYSTEMS.get(disk.root_type if disk is not None else "", FILE_SYSTEMS["ext4"]))
+
+
+def _modules(root: RootTree, release: str, wanted: Iterable[str]) -> list[tuple[str, bytes]]:
+    """Return the wanted modules of a release, as (name, ELF content), each after its dependencies.
     Code that is built into the kernel is no module, and left out."""
     paths = module_paths(root, release)
     order: dict[str, bytes] = {}
@@ -74,7 +82,7 @@ def _modules(root: RootTree, release: str) -> list[tuple[str, bytes]]:
                 visit(module_name(one), depth + 1)
         order[name] = content
 
-    for name in (*TRANSPORTS, *FILE_SYSTEMS["ext4"]):
+    for name in wanted:
         visit(name, 0)
     return list(order.items())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vmtailor.analysis.watches import rates
 from vmtailor.analysis.watches.panels import Panel, PanelLine, PanelUnit, panels
@@ -190,8 +190,7 @@ def _panels(drawn: Sequence[tuple[str, MachineWatch, dict[str, Panel]]]) -> list
         first = next(some[key] for _, _, some in drawn if key in some)
         most = max((line.most or 0.0 for _, _, some in drawn if key in some for line in some[key].lines), default=0.0)
         charts = tuple(
-            _chart(name, watch, some.get(key, Panel(key, first.title, first.words, first.unit, ())), span_s, most)
-            for name, watch, some in drawn
+            _chart(name, watch, some.get(key, replace(first, lines=())), span_s, most) for name, watch, some in drawn
         )
         found.append(ShownPanel(key, first.title, first.words, charts))
     return found

@@ -209,6 +209,7 @@ bench-load-lab: lab
 
 # The same of redis and PostgreSQL: examples/redis, benchmarks/margin/postgresql.
 bench-load-servers: setup
+	mkdir -p $(BUILD)/bench-load
 	for folder in examples/redis benchmarks/margin/postgresql; do name=$${folder##*/}; made=$(BUILD)/bench-load/$$name; \
 	  test -f $$made/bundle.json || { $(BIN)/python examples/build.py $$folder $(BUILD)/images/$$name && \
 	    $(BIN)/vmtailor fit oci:$(BUILD)/images/$$name --exercise $$folder/exercise.toml -o $$made; } || exit 1; \

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,3 +94,13 @@ def test_what_prints_is_found(line: str) -> None:
 @pytest.mark.parametrize("line", ["import sys\nsys.stdout.isatty()", "from vmtailor.base.terminal import Console"])
 def test_what_only_asks_is_not(line: str) -> None:
     assert not list(found_in(ast.parse(line)))
+
+
+def test_errors_that_a_library_logs_for_us_are_for_debug_alone() -> None:
+    """A monitor that ends resets its control socket, which is no news for a user who interrupted it."""
+    code = (
+        "import logging; from vmtailor.base import output; from vmtailor.drivers.qemu import qmp\n"
+        "log = logging.getLogger(qmp.__name__); log.error('before'); output.debug_log(); log.error('after')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "before" not in done.stderr and "after" in done.stderr and not done.stdout

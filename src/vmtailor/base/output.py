@@ -55,6 +55,10 @@ def is_unread() -> bool:
     return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
 
 
+#: What is logged, by libraries on our behalf too, is for --debug alone: without this, Python prints errors.
+logging.getLogger("vmtailor").addHandler(logging.NullHandler())
+
+
 def debug_log() -> None:
     """Have everything that is logged printed on standard error."""
     handler = logging.StreamHandler(sys.stderr)

@@ -19,6 +19,7 @@ from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.explain.lookup import KnownSource
 from vmtailor.analysis.explain.name_index import AskedNames
+from vmtailor.analysis.guests.machine_variants import PLACEBO_WORDS
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import GuestError
 from vmtailor.base.files import records
@@ -194,6 +195,52 @@ def test_what_fails_twice_is_a_failure(given: SystemSubject, stages: Callable[[R
     found = given.trace()
     fitted = kernel_repair.fit_kernel(found)
     assert fitted.verification.failures == ("no answer",) and len(seen) == 3 and not found.seen.unsteady
+
+
+def complaining(*messages: str) -> SystemRun:
+    return replace(RIGHT, boot=replace(RIGHT.boot, kernel_warnings=messages))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "failures"),
+    [
+        (["a race of 17 and 4"], [], ()),
+        (["a race of 17 and 4"], ["another race"], ()),
+        (["a timer is off (7)", "a race of 17"], ["a timer is off (9)", "another"], ("a timer is off (9)",)),
+    ],
+)
+def test_a_message_that_other_timing_does_not_repeat_is_a_races(
+    given: SystemSubject,
+    stages: Callable[[Runs], list[SystemTarget]],
+    first: list[str],
+    second: list[str],
+    failures: tuple[str, ...],
+) -> None:
+    """On the instruction clock the same machine does the same, so the second one has a word that means nothing."""
+    words: list[tuple[str, ...]] = []
+
+    def run(target: SystemTarget) -> SystemRun:
+        if not (target.machine.kernel or "").startswith("/kernel/"):
+            return RIGHT
+        words.append(target.machine.words)
+        return complaining(*(first if len(words) == 1 else second))
+
+    stages(run)
+    given = replace(given, options=replace(given.options, budget=1))
+    found = given.trace()
+    fitted = kernel_repair.fit_kernel(found)
+    assert fitted.verification.failures == tuple(f"the kernel complains: {text}" for text in failures)
+    assert words[1] == (*words[0], PLACEBO_WORDS[0]) and fitted.machine.words == words[0]
+    assert bool(found.seen.unsteady) is not bool(failures)
+
+
+def test_what_does_not_work_in_the_second_run_is_a_failure_whatever_the_first_one_said(
+    given: SystemSubject, stages: Callable[[Runs], list[SystemTarget]]
+) -> None:
+    seen = stages(lambda target: (RIGHT, RIGHT, complaining("a race"), failing("no answer"))[min(len(seen), 3)])
+    given = replace(given, options=replace(given.options, budget=1))
+    found = given.trace()
+    assert kernel_repair.fit_kernel(found).verification.failures == ("no answer",)
 
 
 def test_a_unit_that_newly_fails_is_a_failure_though_the_exercise_passes(

@@ -209,11 +209,12 @@ def test_a_system_is_exercised_on_the_machine_that_was_asked_for(
 ) -> None:
     exercised = Calls(SimpleNamespace(series=GOOD, notes=("it has no swap",)))
     monkeypatch.setattr(exercise_boots, "exercised", exercised)
+    (files / "x.toml").write_text('[ready]\nkind = "unit"\nunit = "a.target"\n')
     asked = BootOptions(Path("disk.raw"), times=2, timeout_s=8.0, cpus=2, machine="microvm", out=files / "out")
     boot_machine.boot_system(asked, Path("x.toml"))
     (subject, exercise, machine_for, out), named = exercised[0]
-    assert (subject, exercise, out) == ("disk.raw", Path("x.toml"), files / "out")
-    assert (named["times"], named["timeout_s"], named["partition"]) == (2, 8.0, None)
+    assert (subject, exercise.ready.unit, out) == ("disk.raw", "a.target", files / "out")
+    assert (named["times"], named["timeout_s"]) == (2, 8.0)
     machine = machine_for(of_host())
     assert (machine.board, machine.cpus, machine.memory_bytes, machine.kernel) == ("microvm", 2, 2 << 30, None)
     assert "it has no swap" in capsys.readouterr().err and shown == [(GOOD, files / "out", False)]

@@ -28,7 +28,7 @@ from vmtailor.drivers.rootfs.initramfs import (
     wanted_by,
 )
 from vmtailor.model.architecture import presumed
-from vmtailor.model.plan import RootFormat
+from vmtailor.model.plan import ImageRoot, RootFormat
 
 KINDS = presumed().board_names
 
@@ -170,7 +170,7 @@ def test_what_the_kernel_asked_for_is_found_by_name_and_alias(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("machine", KINDS)
-@pytest.mark.parametrize("root", RootFormat)
+@pytest.mark.parametrize("root", [RootFormat(one) for one in ImageRoot])
 def test_what_one_machine_wants_is_among_all_that_any_wants(machine: str, root: RootFormat) -> None:
     wanted = wanted_by(presumed().board_named(machine), root, network=True)
     assert set(wanted) < set(WANTED)

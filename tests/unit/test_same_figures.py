@@ -18,10 +18,11 @@ from vmtailor.drivers.kernel import make
 from vmtailor.drivers.qemu import qemu_command
 from vmtailor.model.architecture import named
 from vmtailor.model.machine import Accelerator, Clock, Disk, DiskMode, Machine, PublishedPort
-from vmtailor.model.plan import RootFormat
+from vmtailor.model.plan import ImageRoot, RootFormat
 
 KEPT: dict[str, Any] = json.loads((Path(__file__).parent.parent / "data/architecture/same_figures.json").read_text())
 KINDS = ("microvm", "q35")
+ROOTS = tuple(RootFormat(one) for one in ImageRoot)
 
 
 def commands() -> dict[str, list[str]]:
@@ -58,7 +59,7 @@ def symbols() -> dict[str, dict[str, str]]:
     found = {}
     for kind in KINDS:
         for version in ("6.1.176", "6.12.117"):
-            for root in RootFormat:
+            for root in ROOTS:
                 here = Situation(kind, root, version, cpus=2, network=True, terminal=True)
                 chosen = symbol_catalogue.load().chosen(here)
                 values = {name: value for entry in chosen for name, value in entry.symbols}
@@ -67,7 +68,7 @@ def symbols() -> dict[str, dict[str, str]]:
 
 
 def words() -> dict[str, list[str]]:
-    return {str(root): list(machine_variants.words_of(named("x86_64"), root, ("quiet", "more"))) for root in RootFormat}
+    return {str(root): list(machine_variants.words_of(named("x86_64"), root, ("quiet", "more"))) for root in ROOTS}
 
 
 @pytest.mark.parametrize("what", ["commands", "make_words", "symbols", "words"])

@@ -56,9 +56,8 @@ def export(bundle: Path, target: str, out: Path | None, wishes: ExportWishes, st
     to = (out or Path(f"{name}-{chosen.row.name}")).absolute()
     _require_place(to)
     made = prepare(files, chosen, replace(wishes, name=name))
-    form = next((one.kernel for one in chosen.row.variant if one.name == chosen.variant), "")
-    if form:
-        made = replace(made, form=bundle_kernel_forms.made(files, form, store))
+    if chosen.kernel_form:
+        made = replace(made, form=bundle_kernel_forms.made(files, chosen.kernel_form, store))
     with disk_full_is_a_host_error(to.parent):
         folder = Path(tempfile.mkdtemp(dir=to.parent, prefix=f".{to.name}-"))
         try:

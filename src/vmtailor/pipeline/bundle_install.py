@@ -64,10 +64,11 @@ def install(bundle: Path, disk: Path, out: Path, store: Store) -> Installed:
     if out.exists() or out.is_symlink():
         raise UserInputError(f"{out} exists", hint="name another file with -o, or remove it")
     disk_use.require_unused(disk)
-    bundle_export.require_needs(files, targets.chosen("disk"))
+    target = targets.chosen("disk")
+    bundle_export.require_needs(files, target)
     with system_files.of_disk(disk, f"disk:{disk}") as found:
         _require_same(files.system, found.subject, disk)
-        kernel = bundle_kernel_forms.made(files, "bzimage", store).read_bytes()
+        kernel = bundle_kernel_forms.made(files, target.kernel_form, store).read_bytes()
         with _copy(found, out) as raw:
             return _written(files, found, kernel, raw, out)
 

@@ -31,6 +31,11 @@ class ChosenTarget:
         usual = self.row.variants[:1]
         return self.row.name if (self.variant,) == usual or not usual else f"{self.row.name}:{self.variant}"
 
+    @property
+    def kernel_form(self) -> str:
+        """Return the form of kernel that it takes; empty: the one that the bundle has."""
+        return next((one.kernel for one in self.row.variant if one.name == self.variant), "")
+
     def needed(self, architecture: str) -> tuple[KernelNeed, ...]:
         """Return what kernels of a processor need for it."""
         return self.row.needed(architecture, self.variant)

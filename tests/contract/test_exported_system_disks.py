@@ -37,7 +37,7 @@ from vmtailor.pipeline import bundle_export, bundle_kernel_forms
 from vmtailor.pipeline.bundle_export import Exported
 
 pytestmark = pytest.mark.contract
-DISK = ("ACPI", "PCI", "PCI_MSI", "VIRTIO_PCI", "PARTITION_ADVANCED", "EFI_PARTITION", "EFI")
+DISK = ("ACPI", "PCI", "PCI_MSI", "X86_PM_TIMER", "VIRTIO_PCI", "PARTITION_ADVANCED", "EFI_PARTITION", "EFI")
 WORDS = ("root=/dev/vda2", "ro", "console=ttyS0", "reboot=t")
 MIB = 1 << 20
 

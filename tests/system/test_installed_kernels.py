@@ -35,7 +35,17 @@ pytestmark = pytest.mark.system
 
 SAVED = Path(__file__).parent.parent / "data/saved/system"
 OLD_WORDS = "root=/dev/vda{number} rw console=ttyS0 panic=-1"
-SYMBOLS = ("ACPI", "PCI", "PCI_MSI", "VIRTIO_PCI", "PARTITION_ADVANCED", "EFI_PARTITION", "EFI", "MSDOS_PARTITION")
+SYMBOLS = (
+    "ACPI",
+    "PCI",
+    "PCI_MSI",
+    "X86_PM_TIMER",
+    "VIRTIO_PCI",
+    "PARTITION_ADVANCED",
+    "EFI_PARTITION",
+    "EFI",
+    "MSDOS_PARTITION",
+)
 
 
 @dataclass(frozen=True)

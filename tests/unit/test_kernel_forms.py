@@ -51,6 +51,14 @@ def test_a_packed_kernel_lies_in_memory_with_zeros_in_its_holes() -> None:
     assert content == (b"\x90" * 0x200).ljust(0x1000, b"\0") + b"data"
 
 
+def test_data_of_each_processor_lies_where_it_is_loaded() -> None:
+    """A kernel for several processors links it at address 0."""
+    of_each = (0x202000, 0, b"each")
+    physical, virtual, _, content = boot_image.flat(packed(TEXT, of_each, DATA))
+    assert (physical, virtual) == (0x200000, 0xFFFFFFFF80200000)
+    assert content[0x1000:0x1004] == b"data" and content[0x2000:] == b"each"
+
+
 @pytest.mark.attack
 @pytest.mark.parametrize(
     "kernel",
@@ -59,9 +67,10 @@ def test_a_packed_kernel_lies_in_memory_with_zeros_in_its_holes() -> None:
         packed(TEXT, (0x201000, 0xFFFFFFFF90201000, b"elsewhere")),
         packed(TEXT, entry=0x100),
         packed(TEXT, entry=1 << 60),
+        packed((0x200000, 0, b"each" * 0x100)),
         packed(),
     ],
-    ids=["far", "elsewhere", "entry before", "entry behind", "empty"],
+    ids=["far", "elsewhere", "entry before", "entry behind", "nothing but data", "empty"],
 )
 def test_what_is_no_kernel_is_refused_before_memory_is_taken(kernel: bytes) -> None:
     with pytest.raises((UserInputError, BuildError)):

@@ -85,12 +85,13 @@ def link(row: BootCode, kernel: bytes, symbols: bytes, build_dir: Path, toolchai
 
 def flat(kernel: bytes) -> tuple[int, int, int, bytes]:
     """Return physical and virtual address of a packed kernel, its entry point, and its bytes as they lie in memory,
-    up to its uninitialised tail. Raises UserInputError where its segments are no kernel's."""
+    up to its uninitialised tail. Data of each processor (SMP) is linked at virtual address 0, and lies among the rest.
+    Raises UserInputError where its segments are no kernel's."""
     _, entry, segments = elf_pack.read_segments(kernel)
     loads = [one for one in segments if one.kind == _LOAD and one.file_size]
     first = min((one.physical for one in loads), default=0)
     end = max((one.physical + one.file_size for one in loads), default=0)
-    moved = {one.virtual - one.physical for one in loads}
+    moved = {one.virtual - one.physical for one in loads if one.virtual}
     if len(moved) != 1 or not first <= entry < end or end - first > _MOST_BYTES:
         raise UserInputError("the kernel's segments are not those of a kernel", hint="fit the image again")
     content = bytearray(end - first)

@@ -49,7 +49,9 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path / "tree"
 
 
-def bundle_of(folder: Path, disk: Path, root: int, *symbols: str, mounts: tuple[Mount, ...] = ()) -> Path:
+def bundle_of(
+    folder: Path, disk: Path, root: int, *symbols: str, mounts: tuple[Mount, ...] = (), board: str = "microvm"
+) -> Path:
     """A bundle of a system on a disk, whose kernel has these symbols."""
     made = exportable(folder / "bundle", *symbols)
     name = f"disk{disk.suffix}"
@@ -61,7 +63,7 @@ def bundle_of(folder: Path, disk: Path, root: int, *symbols: str, mounts: tuple[
         (), (), mounts, (), disk=layout,
     )  # fmt: skip
     records.save(system, made / SYSTEM)
-    seal(made, bundle(name="vm", image=None, root=name, root_format=RootFormat.EXT4, words=WORDS))
+    seal(made, bundle(name="vm", image=None, root=name, root_format=RootFormat.EXT4, words=WORDS, machine=board))
     return made
 
 
@@ -79,12 +81,13 @@ def listed(disk: Path) -> dict[int, dict[str, Any]]:
     return {int(one["node"].removeprefix(str(disk))): one for one in found["partitions"]}
 
 
-@pytest.mark.parametrize("form", ["raw", "qcow2"])
-def test_a_systems_disk_is_firecrackers_root_device(form: str, tree: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("form", "board"), [("raw", "microvm"), ("qcow2", "microvm"), ("raw", "q35")])
+def test_a_systems_disk_is_firecrackers_root_device(form: str, board: str, tree: Path, tmp_path: Path) -> None:
+    """Whatever board the bundle is started on elsewhere: its kernel's needs are kept."""
     disk = systems.ext4(tmp_path / "disk.raw", tree)
     if form == "qcow2":
         systems.tool("qemu-img", "convert", "-O", "qcow2", disk, disk := tmp_path / "disk.qcow2")
-    done = export(bundle_of(tmp_path, disk, 0, *MMIO), "firecracker", tmp_path)
+    done = export(bundle_of(tmp_path, disk, 0, *MMIO, board=board), "firecracker", tmp_path)
     told = json.loads((done.folder / "config.json").read_text())
     follow(told, FIRECRACKER)
     assert told["boot-source"]["boot_args"] == "console=ttyS0 reboot=t"

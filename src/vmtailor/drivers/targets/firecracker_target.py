@@ -11,6 +11,7 @@ from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.monitor import StartPlace
 from vmtailor.drivers.targets import system_parts, tap_network, unit
 from vmtailor.drivers.targets.target import Export, ExportFolder, ExportTarget, Guide
+from vmtailor.model.architecture import named
 from vmtailor.model.machine import Disk, DiskMode, Machine
 
 _CONFIGURATION = "config.json"
@@ -87,13 +88,15 @@ class FirecrackerTarget(ExportTarget):
 
 
 def _machine(export: Export) -> Machine:
-    """Return the machine as Firecracker has it: a system's disk is raw in any case. A kernel that can read tables of
-    ACPI leaves them where words name its devices: it would find each device twice."""
+    """Return the machine as Firecracker has it, whatever the bundle's board: the needs of its kernel decide. A system's
+    disk is raw in any case. A kernel that can read tables of ACPI leaves them where words name its devices: it would
+    find each device twice."""
     words = _rootless(export.machine.words) if export.is_system else export.machine.words
     disks = (Disk(_DISK, mode=DiskMode.WRITTEN),) if export.is_system else export.machine.disks
     if export.variant == "mmio" and export.config.get("ACPI") == "y":
         words = (*words, "acpi=off")
-    return replace(tap_network.under_kvm(export.machine), words=words, disks=disks)
+    board = named(export.machine.architecture).board_names[0]
+    return replace(tap_network.under_kvm(export.machine), board=board, words=words, disks=disks)
 
 
 def _rootless(words: tuple[str, ...]) -> tuple[str, ...]:

@@ -71,7 +71,12 @@ void command_take_errors(void) {
         return;
     while (got > 0 && data[got - 1] == '\n')
         got--;
-    size_t part = (size_t)got < sizeof last_words ? (size_t)got : sizeof last_words - 1;
+    /* Programs that ran at once share the pipe: the last line is one program's. */
+    size_t begin = (size_t)got;
+    while (begin > 0 && data[begin - 1] != '\n')
+        begin--;
+    size_t line = (size_t)got - begin;
+    size_t part = line < sizeof last_words ? line : sizeof last_words - 1;
     memcpy(last_words, data + got - part, part);
     last_words[part] = '\0';
 }

@@ -40,7 +40,7 @@ ROOT = Path(__file__).resolve().parent.parent
 IMAGE = ROOT / "benchmarks" / "unixbench"
 #: Units of work that the kernel does: a program executed, a KB copied, a process, a pipe, a switch, a call.
 UNITS = "execl,fstime,spawn,pipe,context1,syscall"
-#: What is measured, and with which further options: units of all tests share a boot.
+#: The suites to run, each with its options: units of all tests share a boot.
 SUITES: Mapping[str, tuple[str, ...]] = {
     "startup": ("--starts", "5"),
     "unixbench": ("--one-boot", "--only", UNITS),

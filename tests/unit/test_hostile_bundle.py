@@ -57,7 +57,7 @@ def test_programs_that_a_bundle_names_are_not_run_and_the_verdict_says_so(
     verify_verb(tmp_path, json=True)
     document = json.loads(capsys.readouterr().out)
     assert document["verified"] is True and document["skipped"] == [HOST_COMMAND]
-    assert document["schema"] == "vmtailor/verification/4"
+    assert document["schema"] == "vmtailor/verification/5"
     write_bundle(tmp_path, image=ImageConfig("amd64", user="fail"))
     with pytest.raises(AnswerNo, match="without 1 program"):
         verify_verb(tmp_path)

@@ -55,6 +55,7 @@ LINE = 2048 - 512
         {"words": ("x" * 512,)}, {"words": ("x" * 511, "x" * 511, "x" * 512)}, {"words": ()},
         {"kernel_version": "6.12"}, {"kernel_version": "6.12.7-rc1+deb13~1"},
         {"image": ImageConfig("amd64", exposed_ports=(Port(1), Port(65535)), stop_signal="")}, {"image": None},
+        {"image": None, "words": ("quiet", 'dm-mod.create="vg-a,LVM-x,,rw,0 8 linear /dev/vda3 2048"')},
         {"files": (BundleFile("a", 0, "0" * 64), BundleFile("b/c", 1 << 50, "f" * 64))},
     ],
 )  # fmt: skip
@@ -70,6 +71,9 @@ def test_a_machine_at_its_limits(good: dict[str, Any]) -> None:
         ({"cpus": 0}, "a machine cannot have 0 CPUs"),
         ({"cpus": 65}, "a machine cannot have 65 CPUs"),
         ({"words": ("quiet", "x" * 513)}, f"'{'x' * 80}' is no word of a kernel command line"),
+        ({"words": ('a="b c"',)}, "'a=\"b c\"' is no word of a kernel command line"),
+        ({"image": None, "words": ('a="b" c="d"',)}, '\'a="b" c="d"\' is no word of a kernel command line'),
+        ({"image": None, "words": ('a="b c',)}, "'a=\"b c' is no word of a kernel command line"),
         (
             {"words": ("x" * 512, "x" * 511, "x" * 512)},
             f"the kernel command line is longer than {LINE} bytes",

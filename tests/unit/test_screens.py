@@ -491,7 +491,7 @@ def test_verify_names_what_is_absent_and_harmless(
     verify.verify(request, json=True)
     document = json.loads(capsys.readouterr().out)
     assert (document["schema"], document["verified"], document["proof"]) == (
-        "vmtailor/verification/4", True, "exercised with load",
+        "vmtailor/verification/5", True, "exercised with load",
     )  # fmt: skip
     found = Verification(("it is silent",), evidence="last words")
     with pytest.raises(AnswerNo, match=r"the container does not work in b$") as error:

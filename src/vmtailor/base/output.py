@@ -55,7 +55,7 @@ def is_unread() -> bool:
     return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
 
 
-#: What is logged, by libraries on our behalf too, is for --debug alone: without this, Python prints errors.
+#: Logged messages are for --debug alone. Without a handler, Python prints those that are errors.
 logging.getLogger("vmtailor").addHandler(logging.NullHandler())
 
 

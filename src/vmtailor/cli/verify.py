@@ -49,6 +49,8 @@ def verify(request: VerifyRequest, json: Annotated[bool, JSON] = False) -> None:
     found, words = reverify.verify_prepared(prepared), _words(prepared)
     for one in found.absent:
         output.note(f"absent, and harmless: {one.call.name}({one.call.arguments}): {one.reason}")
+    if found.races:
+        output.note(f"said in one of two runs only, so a race decides it: {'; '.join(found.races)}")
     if found.varying:
         output.note(f"not compared, since it differs from run to run by itself: {'; '.join(found.varying)}")
     without = _without(found.skipped, asked=request.trust_host_commands or request.exercise is not None)

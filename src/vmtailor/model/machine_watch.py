@@ -13,8 +13,8 @@ from vmtailor.model.machine import Clock
 
 #: Name of the record in its folder.
 RECORD = "watch.json"
-#: Samples of a record, and series of it, that are kept at the most.
-MOST_SAMPLES, MOST_SERIES = 3600, 8192
+#: Samples of a record, series of it, and values of all of them, that are kept at the most.
+MOST_SAMPLES, MOST_SERIES, MOST_VALUES = 3600, 8192, 4_000_000
 #: Milliseconds between two samples, where nobody says otherwise; at the least and at the most.
 EVERY_MS, LEAST_MS, MOST_MS = 1000, 10, 3_600_000
 
@@ -29,7 +29,6 @@ class WatchedKind(StrEnum):
     CONTAINER = "container"
     HOST = "host"  # the machine's process, as its host sees it
     HOST_DISK = "host-disk"  # a disk, as the monitor counts
-    HOST_INTERFACE = "host-interface"
 
 
 class FigureUnit(StrEnum):

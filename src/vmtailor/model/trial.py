@@ -41,16 +41,17 @@ class Trial:
 # vmtailor/verification/2: `skipped`: a bundle's own host commands are not run unasked.
 # vmtailor/verification/3: `absent`.
 # vmtailor/verification/4: `varying`.
+# vmtailor/verification/5: `races`.
 @dataclass(frozen=True)
 class Verification:
     """The verdict of a verification. `failures`: faults, in sentences. `degraded`: calls that newly fail. `needs`:
     symbols that init itself asked for. `evidence`: the last words of the guest that failed. `skipped`: programs of the
     exercise that were not run on the host, so the verdict does not cover them. `absent`: things that are harmlessly
     missing (data/harmless). `varying`: lines of the output that two runs on the baseline print otherwise, so that they
-    are not compared; `*` stands for what varies."""
+    are not compared; `*` stands for what varies. `races`: messages that other timing did not repeat."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/verification/4"
-    OLDER: ClassVar[Older] = {"vmtailor/verification/3": dict}
+    SCHEMA: ClassVar[str] = "vmtailor/verification/5"
+    OLDER: ClassVar[Older] = {"vmtailor/verification/3": dict, "vmtailor/verification/4": dict}
 
     failures: tuple[str, ...]
     degraded: tuple[FailedCall, ...] = ()
@@ -60,6 +61,7 @@ class Verification:
     skipped: tuple[str, ...] = ()
     absent: tuple[Absence, ...] = ()
     varying: tuple[str, ...] = ()
+    races: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:

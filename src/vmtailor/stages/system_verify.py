@@ -31,6 +31,8 @@ from vmtailor.model.watched.system_run import SystemRun
 #: Host seconds that a boot may take beside what the exercise itself allows.
 BOOT_S = 900.0
 _TAIL_LINES = 40
+#: Messages of races that are told.
+_MOST_RACES = 8
 #: Messages of programs that ask for something outside of their machine.
 _NO_NETWORK = re.compile(
     r"network (?:is )?unreachable|no route to host|connection timed out|bad address|could not resolve"
@@ -152,9 +154,12 @@ def verify_again(target: SystemTarget, before: SystemRun, first: Verification, s
     found = judge(target, before, after)
     if after.boot.failures or differences(before.report, after.report, target.exercise.inside()):
         return found
-    known = {system_messages.shape(text) for text in first.failures}
-    lasting = tuple(text for text in found.failures if system_messages.shape(text) in known)
-    return replace(found, failures=lasting, evidence=found.evidence if lasting else "")
+    once = {system_messages.shape(text): text for text in first.failures}
+    again = {system_messages.shape(text): text for text in found.failures}
+    lasting = tuple(text for shape, text in again.items() if shape in once)
+    races = [text for shape, text in {**again, **once}.items() if (shape in once) != (shape in again)]
+    evidence = found.evidence if lasting else ""
+    return replace(found, failures=lasting, evidence=evidence, races=tuple(races[:_MOST_RACES]))
 
 
 def patience_after(before: SystemRun) -> Patience | None:

@@ -251,4 +251,4 @@ def test_each_of_several_starts_of_a_boot_is_counted(tmp_path: Path, monkeypatch
 
 def test_what_a_trial_is_of_tells_its_boot() -> None:
     test = machine_tests(MEMORY_JOB)[0]
-    assert growth_boot._boot_of(PlannedTrial(test, "a", 1)) != growth_boot._boot_of(PlannedTrial(test, "a", 2))
+    assert PlannedTrial(test, "a", 1).boot != PlannedTrial(test, "a", 2).boot

@@ -65,8 +65,27 @@ def driven(monkeypatch: pytest.MonkeyPatch) -> list[SystemTarget]:
         seen.append(target)
         return Verification(() if target.exercise.host_steps else ("unit web.service failed",))
 
+    def again(target: SystemTarget, before: SystemRun, first: Verification, _: Path) -> Verification:
+        assert before == BEFORE and target == seen[-1]
+        return first
+
     monkeypatch.setattr(system_verify, "verify", record)
+    monkeypatch.setattr(system_verify, "verify_again", again)
     return seen
+
+
+def test_what_other_timing_does_not_repeat_is_told_and_no_failure(
+    tmp_path: Path, driven: list[SystemTarget], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A bundle whose fit passed so passes again, and on the instruction clock it has to be asked as the fit asked."""
+
+    def again(target: SystemTarget, before: SystemRun, first: Verification, _: Path) -> Verification:
+        return Verification((), races=first.failures)
+
+    monkeypatch.setattr(system_verify, "verify_again", again)
+    verify_verb(write(tmp_path / "bundle"))
+    said = capsys.readouterr()
+    assert "a race decides it: unit web.service failed" in said.err and "the system works" in said.out
 
 
 def test_programs_of_the_host_are_run_when_they_are_trusted(

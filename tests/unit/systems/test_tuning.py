@@ -37,6 +37,7 @@ from vmtailor.pipeline.subject import Findings
 from vmtailor.pipeline.systems import disk_files, named_changes
 from vmtailor.pipeline.systems.driven_system import SystemSeen
 from vmtailor.pipeline.systems.system_subject import SystemSubject
+from vmtailor.stages import system_verify
 from vmtailor.stages.report import report_tables
 from vmtailor.stages.report.document import fit_document
 from vmtailor.stages.report.report_page import page
@@ -115,10 +116,20 @@ def test_a_systems_changes_are_judged_by_its_load(
     kept: str,
 ) -> None:
     stages(loaded)
-    monkeypatch.setattr(fit_sides, "table_of", lambda fitted: None)
+    counted: list[object] = []
+    run = system_verify.run
+
+    def seen(target: SystemTarget, scratch: Path, *more: Any, counts: Any = None, **named: Any) -> SystemRun:
+        counted.append(counts and counts.table)
+        return run(target, scratch, *more, counts=counts, **named)
+
+    monkeypatch.setattr(system_verify, "run", seen)
+    monkeypatch.setattr(fit_sides, "table_of", lambda fitted: "table")
     given = replace(given, options=replace(given.options, under=under, judged_by=judge))
     _, _, tuned = chosen(given, "console-quiet", "audit")
     assert [one.id for one in tuned.kept] == [kept]
+    # As it is, twice with meaningless words, and each change: counted through the exercise where the load decides.
+    assert counted.count("table") == (0 if under is Under.BOOT else 5)
     if under is not Under.BOOT:
         (lower,) = (one for one in tuned.kept[0].measured if one.figure is Figure.REQUEST_KERNEL)
         assert lower.value == -4_000

@@ -133,6 +133,15 @@ def test_samples_are_thinned_and_never_more_than_are_kept(count: int, most: int)
     assert bool(found.notes) is (found.thinned > 1)
 
 
+def test_many_series_leave_room_for_fewer_samples() -> None:
+    """What a guest says is bounded as a whole: its series times its samples."""
+    columns = WatchColumns(most=64, values=100)
+    for at in range(200):
+        columns.add(sample(at, **{f"figure{number}": at for number in range(25)}))
+        assert len(columns) <= 5
+    assert columns.thinned > 1 and len(columns.record("x", Clock.WALL, 1000).series) == 25
+
+
 def series(*values: int | None) -> WatchSeries:
     return WatchSeries(WatchedKind.MACHINE, "", "forks", values)
 

@@ -13,6 +13,7 @@ from vmtailor.model.machine import Clock
 from vmtailor.model.machine_watch import (
     MOST_SAMPLES,
     MOST_SERIES,
+    MOST_VALUES,
     MachineWatch,
     WatchedContainer,
     WatchMark,
@@ -21,12 +22,13 @@ from vmtailor.model.machine_watch import (
 
 
 class WatchColumns:
-    """Collects samples. `most`: of them that are kept, an even number."""
+    """Collects samples. `most`: of them that are kept, an even number; `values`: of all series together."""
 
-    def __init__(self, most: int = MOST_SAMPLES) -> None:
+    def __init__(self, most: int = MOST_SAMPLES, values: int = MOST_VALUES) -> None:
         self.thinned = 1
         self.full = False
         self._most = most
+        self._values = values
         self._seen = 0
         self._times: list[int] = []
         self._reals: list[int] = []
@@ -40,7 +42,7 @@ class WatchColumns:
         number, self._seen = self._seen, self._seen + 1
         if number % self.thinned:
             return
-        if len(self._times) >= self._most:
+        if len(self._times) >= self._most or len(self._times) * len(self._columns) >= self._values:
             self._thin()
             if number % self.thinned:
                 return

@@ -23,7 +23,6 @@ _LABELS = {
     WatchedKind.INTERFACE: "interface",
     WatchedKind.CONTAINER: "container",
     WatchedKind.HOST_DISK: "device",
-    WatchedKind.HOST_INTERFACE: "interface",
 }
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 

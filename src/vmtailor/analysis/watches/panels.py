@@ -165,6 +165,4 @@ def _network(watch: MachineWatch) -> Iterator[PanelLine]:
     for figure, word in (("received_bytes", "received"), ("sent_bytes", "sent")):
         series = [s for s in watch.of(WatchedKind.INTERFACE) if s.figure == figure and outside(s)]
         yield PanelLine(word, _rate(watch, series))
-        host = [s for s in watch.of(WatchedKind.HOST_INTERFACE) if s.figure == figure]
-        yield PanelLine(f"{word}, by the host", _rate(watch, host))
     yield from _of_containers(watch, ("received_bytes", "sent_bytes"), lambda some: _rate(watch, some))

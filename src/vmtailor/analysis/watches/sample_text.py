@@ -20,7 +20,7 @@ NOTES = {
     "control-groups-1": "the machine has control groups of version 1, so its containers are not told apart",
 }
 
-#: What has a figure: kind, name, figure.
+#: Names a value of a sample: the kind of thing, its name, the figure.
 Key = tuple[WatchedKind, str, str]
 
 

@@ -30,6 +30,11 @@ class PlannedTrial:
     block: int
 
     @property
+    def boot(self) -> tuple[str, int]:
+        """Return what names the boot that a trial shares with others of its runtime and repetition."""
+        return self.runtime, self.block
+
+    @property
     def key(self) -> tuple[str, str, str, int, str, int]:
         test = self.test
         return test.suite, test.test, self.runtime, test.count, test.variant, self.block

@@ -31,7 +31,7 @@ from vmtailor.model.option_rows import REPEAT as REPEAT_ROW
 REPEAT, QUICK_REPEAT = 10, 6
 #: Instances at once.
 COUNTS = "1,4"
-#: The same of idle instances within a machine.
+#: Idle instances at once, within a machine.
 COUNTS_INSIDE = ",".join(map(str, growth_boot.COUNTS))
 RESULTS = "bench.json"
 _SUITES = ", ".join(SUITES)

@@ -58,7 +58,7 @@ class Growths:
     def has(self, one: PlannedTrial) -> bool:
         """Return whether a trial's figures are there already, from the boot of another one."""
         test = one.test
-        return (test.suite, test.test, test.variant) == (SuiteName.MEMORY, IDLE, CLOCK) and _boot_of(one) in self._known
+        return (test.suite, test.test, test.variant) == (SuiteName.MEMORY, IDLE, CLOCK) and one.boot in self._known
 
     def figures(self, one: PlannedTrial, machine: GuestEngine) -> tuple[BenchFigure, ...]:
         """Return the figures of a trial. Raises TrialFailed, GuestError."""
@@ -76,19 +76,15 @@ class Growths:
         return row.measured(values)
 
     def _shared(self, one: PlannedTrial, boot: Callable[[], Growth]) -> Growth:
-        if _boot_of(one) not in self._known:
+        if one.boot not in self._known:
             try:
-                self._known[_boot_of(one)] = boot()
+                self._known[one.boot] = boot()
             except GuestError as error:
-                self._known[_boot_of(one)] = TrialFailed(error.message, error.details)
-        found = self._known[_boot_of(one)]
+                self._known[one.boot] = TrialFailed(error.message, error.details)
+        found = self._known[one.boot]
         if isinstance(found, TrialFailed):
             raise found
         return found
-
-
-def _boot_of(one: PlannedTrial) -> tuple[str, int]:
-    return one.runtime, one.block
 
 
 def _most(job: BenchJob) -> int:

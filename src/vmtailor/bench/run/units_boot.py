@@ -42,23 +42,19 @@ class UnitBoots:
 
     def has(self, one: PlannedTrial) -> bool:
         """Return whether a trial's figures are there already, from the boot of another one."""
-        return self.takes(one.test) and one.test in self._known.get(_boot_of(one), {})
+        return self.takes(one.test) and one.test in self._known.get(one.boot, {})
 
     def figures(self, one: PlannedTrial, machine: GuestEngine) -> tuple[BenchFigure, ...]:
         """Return the figures of a trial. Raises TrialFailed."""
-        known = self._known.setdefault(_boot_of(one), {})
+        known = self._known.setdefault(one.boot, {})
         if one.test not in known:
-            others = (other.test for other in self.left() if _boot_of(other) == _boot_of(one))
+            others = (other.test for other in self.left() if other.boot == one.boot)
             tests = list(dict.fromkeys(test for test in (one.test, *others) if self.takes(test) and test not in known))
             known |= _booted(tests, machine)
         found = known[one.test]
         if isinstance(found, TrialFailed):
             raise found
         return found
-
-
-def _boot_of(one: PlannedTrial) -> tuple[str, int]:
-    return one.runtime, one.block
 
 
 def _booted(tests: Sequence[BenchTest], machine: GuestEngine) -> _Found:

@@ -54,7 +54,7 @@ answered() {{
 """
 
 
-#: What fails to be made ends the shell that makes it.
+#: A command that fails ends the shell of its instance.
 _ALONE = 'fail() { echo "$*" >&2; exit 1; }'
 
 

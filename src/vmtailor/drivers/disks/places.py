@@ -117,14 +117,14 @@ def no_root(disk: OpenedDisk, places: Places, asked: Sequence[DiskPlace]) -> Use
     member = next((one for one in asked if one.content == lvm.MEMBER), None)
     if member is not None and not places.volumes:
         return UserInputError(
-            f"{member.name}, is a part of LVM volumes that no metadata on this disk describes",
+            f"{member.name} is a part of LVM volumes that no metadata on this disk describes",
             hint="give the disk with the group's other physical volumes joined, or its root as a disk of its own",
         )
     others = [one for one in asked if one.content not in (*_NO_ROOT, *READ)]
     if others:
         one = others[0]
         return UserInputError(
-            f"{one.name}, has a file system of the kind {plain(one.content)[:40]}; systems are read from ext4 and XFS",
+            f"{one.name} has a file system of the kind {plain(one.content)[:40]}; systems are read from ext4 and XFS",
             hint=_AS_ARCHIVE,
         )
     if any(one.content in READ for one in asked):
@@ -141,10 +141,10 @@ def _hidden(asked: Sequence[DiskPlace]) -> UserInputError | None:
     """Return the error for a place whose file system cannot be seen; None where there is none."""
     for one in asked:
         if one.content in _HIDING:
-            return UserInputError(f"{one.name}, is {_HIDING[one.content]}", hint="give an image that is not encrypted")
+            return UserInputError(f"{one.name} is {_HIDING[one.content]}", hint="give an image that is not encrypted")
         if one.content in _MEMBERS:
             return UserInputError(
-                f"{one.name}, is {_MEMBERS[one.content]}, which is not read",
+                f"{one.name} is {_MEMBERS[one.content]}, which is not read",
                 hint="give the root file system as a disk of its own",
             )
     return None

@@ -34,6 +34,8 @@ MOST_SECONDS = 86400.0
 MOST_REPEATS = 1_000_000
 MOST_STEPS = 10_000
 _WORD = re.compile(r"[!-~]{1,512}")
+#: A word with spaces between its quotes, as the kernel reads it: a system's only, such as `dm-mod.create="…"`.
+_QUOTED_WORD = re.compile(r'[A-Za-z0-9_.-]{1,64}="[ !#-~]{1,1400}"')
 _VERSION = re.compile(r"\d{1,4}(?:\.\d{1,6}){1,2}(?:[-+.~][A-Za-z0-9.+~-]{1,64})?")
 _CPU_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}(?:,(?:[+-][a-z0-9._-]{1,64}|[a-z0-9._-]{1,64}=(?:on|off)))*")
 _MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,255}")
@@ -89,7 +91,7 @@ def require_hardware(
     if cpus not in CPUS:
         raise _wrong(where, f"a machine cannot have {cpus} CPUs")
     for word in words:
-        if not _WORD.fullmatch(word):
+        if not (_WORD.fullmatch(word) or (image is None and _QUOTED_WORD.fullmatch(word))):
             raise _wrong(where, f"'{plain(word[:80])}' is no word of a kernel command line")
     most = _row_of(architecture, board, where).kernel.command_line_bytes - ADDED_WORDS_BYTES
     if len(" ".join(words)) > most:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from vmtailor.base.errors import UserInputError
 from vmtailor.model.systems.system import LinearVolume, System
 
 #: The word's name: the kernel's own, and read by the small init in kernels that cannot do it.
@@ -13,6 +14,8 @@ CREATE = "dm-mod.create"
 #: The first device that the mapper makes.
 _FIRST = "/dev/dm-0"
 _SECTOR = 512
+#: Bytes of the word: the least command line has 2,048, and there are other words.
+_MOST_BYTES = 1200
 
 
 def device_of(subject: System, *, direct: bool) -> str:
@@ -35,13 +38,21 @@ def words_of(subject: System, *, direct: bool = True) -> tuple[str, ...]:
 
 def create_word(volume: LinearVolume, device: Callable[[int], str]) -> str:
     """Return the word for a volume: LVM's name and id, by which LVM's programs know it as theirs, and each segment in
-    sectors. `device`: gives the device of a partition's number (0: of the whole disk)."""
+    sectors. `device`: gives the device of a partition's number (0: of the whole disk).
+
+    Raises UserInputError for a volume of so many segments that a command line has no room for them."""
     rows, at = [], 0
     for one in volume.segments:
         size = one.size_bytes // _SECTOR
         rows.append(f"{at} {size} linear {device(one.partition)} {one.start_bytes // _SECTOR}")
         at += size
-    return f'{CREATE}="{volume.mapped_name},{volume.id},,rw,{",".join(rows)}"'
+    word = f'{CREATE}="{volume.mapped_name},{volume.id},,rw,{",".join(rows)}"'
+    if len(word) > _MOST_BYTES:
+        raise UserInputError(
+            f"the volume {volume.full_name} has {len(rows)} segments: a command line has no room to name them",
+            hint="move them together in the system: pvmove",
+        )
+    return word
 
 
 def is_direct(words: Iterable[str]) -> bool:

@@ -4,9 +4,10 @@ trials beside its kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from vmtailor.analysis.cost.attribution import Attribution
@@ -274,23 +275,20 @@ class SystemSubject(DrivenSystem):
         host's, or a race's: it is repeated before kernels are compiled for it. A run that passes only then is not kept:
         a second fit repeats it, and warns, for itself."""
         target, seen = self.target_of(machine), found.seen
-        first = self._asked_on("verify: the exercise on the tailored machine", target, seen.before, made)
+        verify = partial(system_verify.verify, target, seen.before)
+        first = self._verified("verify: the exercise on the tailored machine", made, verify)
         if first.passed or first.needs:
             return first, True
-        title = "verify: once more, since it failed and asked for nothing"
-        again = self._asked_on(title, target, seen.before, made, first)
+        verify = partial(system_verify.verify_again, target, seen.before, first)
+        again = self._verified("verify: once more, since it failed and asked for nothing", made, verify)
         if again.passed:
-            seen.unsteady.append(first.failures[0])
+            seen.unsteady.extend(again.races)
         return again, False
 
-    def _asked_on(
-        self, title: str, target: SystemTarget, before: SystemRun, made: Plan, first: Verification | None = None
-    ) -> Verification:
+    def _verified(self, title: str, made: Plan, verify: Callable[[Path], Verification]) -> Verification:
+        """Return a verdict with the symbols that its messages ask for, where it is a failure."""
         with step(title) as shown, temporary.held_folder(self.scratch) as folder:
-            if first is None:
-                found = system_verify.verify(target, before, folder)
-            else:
-                found = system_verify.verify_again(target, before, first, folder)
+            found = verify(folder)
             if not found.passed:
                 shown.fail()
         if found.passed:

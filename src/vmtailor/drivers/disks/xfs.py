@@ -146,7 +146,7 @@ class Xfs:
         for offset, start, blocks in self._extents(inode):
             first = offset * block
             if first >= count:
-                continue
+                break  # they are in order
             size = min(blocks * block, count - first)
             found[first : first + size] = self._place.read(self._linear(start) * block, size)
         return bytes(found)

@@ -16,7 +16,7 @@ from vmtailor.drivers.host import fingerprint as host_fingerprint
 from vmtailor.drivers.kernel.make import Toolchain
 from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.rootfs import rootfs
-from vmtailor.model.fingerprint import ABSENT, Fingerprint
+from vmtailor.model.host_fingerprint import ABSENT, Fingerprint
 
 FOUND = Fingerprint("x86_64", (("vmtailor", "1.0 (aa)"), ("gcc", "14.2"), ("QEMU", "10.0")))
 

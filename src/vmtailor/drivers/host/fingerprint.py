@@ -18,7 +18,7 @@ from vmtailor.drivers.kernel import make
 from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.rootfs import rootfs
 from vmtailor.model.architecture import Architecture, of_host
-from vmtailor.model.fingerprint import ABSENT, Fingerprint
+from vmtailor.model.host_fingerprint import ABSENT, Fingerprint
 from vmtailor.model.plan import ImageRoot, RootFormat
 
 #: Letters of a digest that are shown: enough to tell two apart.

@@ -10,6 +10,7 @@ from pathlib import Path
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import dot_config, temporary
 from vmtailor.base.files.regular_files import write_atomic
+from vmtailor.base.text import is_number
 from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.kernel import compiled_baseline, kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
@@ -74,6 +75,6 @@ def named(tree: SourceTree, release: str) -> dict[str, str]:
     Raises UserInputError where the release is none of that version."""
     own = tree.version + kernel_source.extra_version_of(tree.path)
     rest = release.removeprefix(own)
-    if not release.startswith(own) or rest[:1].isdigit():
+    if not release.startswith(own) or is_number(rest[:1]):
         raise UserInputError(f"the source is Linux {own}, and the system's kernel is {release}", hint=_SOURCE)
     return {"LOCALVERSION": rest, "LOCALVERSION_AUTO": "n"}

@@ -5,8 +5,8 @@
 
 The steps are those that a published thesis watched: a package index update, an installation from a repository on
 loopback in one container and in two, ten idle minutes (examples/watched-containers). `vmtailor watch` records each
-machine on the instruction clock into OUT/watched; what is there is not watched again. OUT/watched.html has the charts of
-both side by side, and OUT/watched.md their tasks; `--page` writes that table into a page, between its marks.
+machine on the instruction clock into OUT/watched; what is there is not watched again. OUT/watched.html has the charts
+of both side by side, and OUT/watched.md their tasks; `--page` writes that table into a page, between its marks.
 """
 
 from __future__ import annotations

@@ -277,9 +277,10 @@ def goes_back(pattern: re.Pattern[str] | re.Pattern[bytes], method: str) -> Inpu
 
 
 def _grows(pattern: re.Pattern[str] | re.Pattern[bytes], method: str, given: Input) -> bool:
-    """Return whether the last two doublings cost each nearly three times as much, where 1 KB is dear at all. A host whose
-    processor is taken away only adds to a time, so the least of up to three rounds counts: a cost that doubles is let be
-    at once, and one that grows is asked three times."""
+    """Return whether the last two doublings cost each nearly three times as much, where 1 KB is dear at all.
+
+    A host whose processor is taken away only adds to a time, so the least of up to three rounds counts: a cost that
+    doubles is let be at once, and one that grows is asked three times."""
     if _seconds(pattern, method, given, 1000) < DEAR_S:
         return False
     least: dict[int, float] = {}

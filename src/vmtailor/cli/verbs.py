@@ -193,7 +193,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (
         "Fit a machine to an image or a system disk",
         (
-            ("fit, refit, measure", "Make the machine that fits; again; measure it."),
+            ("fit, refit, measure, fleet", "Make the machine that fits; measure; for many."),
             ("trace, plan, build, verify", "Take one step of a fit, and show its result."),
             ("push, export, install", "Send it; write it for others, or onto its disk."),
             ("explain, report, show", "Explain a choice; write the page; show a system."),

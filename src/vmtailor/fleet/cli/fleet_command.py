@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`vmtailor fleet`: many images on many machines."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from vmtailor.base import output
+from vmtailor.base.errors import UserInputError
+from vmtailor.fleet.model import addresses
+from vmtailor.fleet.run import certificates as certificate_files
+from vmtailor.fleet.run import engine_extra, scheduler
+from vmtailor.model.option import Option
+
+
+class FleetAction(StrEnum):
+    CERTIFICATES = "certificates"
+    SCHEDULER = "scheduler"
+
+
+#: The options that each action takes, beside WHAT.
+TAKES: dict[FleetAction, frozenset[str]] = {
+    FleetAction.CERTIFICATES: frozenset(),
+    FleetAction.SCHEDULER: frozenset({"--listen", "--certificates"}),
+}
+
+
+def fleet(
+    action: Annotated[
+        FleetAction, Option(name="ACTION", type=FleetAction, help="Choose certificates or scheduler.")
+    ],
+    what: Annotated[
+        str | None, Option(name="WHAT", help="With certificates, the folder that they go to.")
+    ] = None,
+    listen: Annotated[
+        str, Option(name="--listen", metavar="ADDRESS", help="Listen here. Default: tls://127.0.0.1:8786.")
+    ] = "",
+    certificates: Annotated[
+        Path | None,
+        Option(name="--certificates", type=Path, metavar="DIR", help="Prove who we are by this fleet's certificates."),
+    ] = None,
+) -> None:  # fmt: skip
+    """Fit many images on many machines, and keep their bundles up to date."""
+    engine_extra.require()
+    given = {"--listen": bool(listen), "--certificates": certificates is not None}
+    for name, is_given in given.items():
+        if is_given and name not in TAKES[action]:
+            raise UserInputError(f"fleet {action} has no {name}", hint="leave it out")
+    if action is FleetAction.CERTIFICATES:
+        made = certificate_files.make(Path(_required(action, what, "a folder")))
+        output.say(f"{made.folder}: give this folder, and no other, to the scheduler, the workers and the clients")
+    else:
+        if what:
+            raise UserInputError("fleet scheduler takes no WHAT", hint="--listen says where it listens")
+        at = addresses.parse(listen or addresses.Address(addresses.LOOPBACK).text)
+        if certificates is None:
+            raise UserInputError("fleet scheduler needs --certificates", hint="vmtailor fleet certificates DIR")
+        scheduler.serve(at, certificate_files.found(certificates), output.say)
+
+
+def _required(action: FleetAction, what: str | None, thing: str) -> str:
+    if not what:
+        raise UserInputError(f"fleet {action} needs {thing}", hint="vmtailor fleet --help")
+    return what

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine that carries the work, Dask, which only this wing needs: an extra of the package."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from vmtailor.base.errors import HostError
+
+#: Modules of the extra, each by the package that has it.
+MODULES = ("distributed", "cryptography")
+
+
+def require() -> None:
+    """Raise HostError where the extra is not installed."""
+    missing = [name for name in MODULES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise HostError(
+            f"vmtailor fleet needs the extra vmtailor[fleet]: {' and '.join(missing)} cannot be imported",
+            hint="pip install 'vmtailor[fleet]'",
+        )

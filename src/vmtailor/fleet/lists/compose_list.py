@@ -10,7 +10,8 @@ from typing import Any
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import is_number, plain, shell_words
 from vmtailor.drivers.image.documents import shown
-from vmtailor.fleet.lists import exercise_draft, list_text, no_meaning
+from vmtailor.drivers.image.signals import name_of
+from vmtailor.fleet.lists import exercise_draft, list_exercises, list_text, no_meaning
 from vmtailor.fleet.lists.exercise_draft import ExerciseDraft
 from vmtailor.fleet.lists.list_text import ListText
 from vmtailor.fleet.lists.sizes import SizeError, cpus_of, memory_of, span_of
@@ -75,12 +76,14 @@ def _entry(name: Any, found: Any, whole: ListText) -> FleetEntry:
     if not draft.ready and ports:
         draft.wait_for_ports(ports)
     _stop(service, draft, dropped)
+    exercise = draft.text()
+    list_exercises.require_sound(exercise, f"{where}, as an exercise")
     memory, cpus = _resources(service, where, dropped)
     return FleetEntry(
         name=name,
         reference=reference,
         digest=list_text.digest_of(reference),
-        exercise=draft.text(),
+        exercise=exercise,
         exercise_origin=f"the service {name}",
         architecture=_platform(service.get("platform"), dropped),
         memory_bytes=memory,
@@ -228,7 +231,11 @@ _SPANS = {"start_period": 0.0, "interval": 30.0, "timeout": 30.0}
 def _stop(service: Mapping[str, Any], draft: ExerciseDraft, dropped: list[Meaningless]) -> None:
     signal = service.get("stop_signal")
     if isinstance(signal, str) and signal:
-        draft.stop["signal"] = signal
+        known = name_of(signal)
+        if known is None:
+            dropped.append(Meaningless("stop_signal", f"{shown(signal, 40)} is no signal"))
+        else:
+            draft.stop["signal"] = known
     try:
         grace = span_of(service.get("stop_grace_period"), 0.0)
     except SizeError as error:

@@ -11,7 +11,7 @@ from typing import Any
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import plain
 from vmtailor.drivers.image.documents import shown
-from vmtailor.fleet.lists import exercise_draft, list_text, manifest_schema, no_meaning, probes
+from vmtailor.fleet.lists import exercise_draft, list_exercises, list_text, manifest_schema, no_meaning, probes
 from vmtailor.fleet.lists.exercise_draft import ExerciseDraft
 from vmtailor.fleet.lists.list_text import ListText
 from vmtailor.fleet.lists.manifest_schema import PODS
@@ -167,11 +167,13 @@ def _entry(name: str, container: dict[str, Any], pod: dict[str, Any], where: str
     dropped += no_meaning.of("kubernetes", "security", security, {"privileged"}, "securityContext.")
     ports = probes.ports_of(container, dropped)
     memory, cpus = _resources(container.get("resources") or {}, dropped)
+    exercise = _exercise(container, pod, ports, dropped)
+    list_exercises.require_sound(exercise, f"{place}, as an exercise")
     return FleetEntry(
         name=name,
         reference=reference,
         digest=list_text.digest_of(reference),
-        exercise=_exercise(container, pod, ports, dropped),
+        exercise=exercise,
         exercise_origin=where,
         architecture=_architecture(pod, dropped),
         memory_bytes=memory,

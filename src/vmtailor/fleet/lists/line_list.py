@@ -26,6 +26,7 @@ def read(whole: ListText) -> FleetList:
         name = list_text.name_from(reference)
         entries.append(FleetEntry(name, reference, list_text.digest_of(reference)))
         places.append((name, where))
+        list_text.require_few(len(entries), whole.path)
     list_text.require_few(len(entries), whole.path)
     list_text.require_apart(places, whole.path)
     return FleetList(whole.path, ListForm.LINES, whole.sha256, tuple(entries))

@@ -13,6 +13,8 @@ from vmtailor.stages import exercise_file
 def require_sound(text: str, origin: str, *, system: bool = False) -> None:
     """Raise UserInputError for an exercise that no image could have. What depends on the image, such as its ports, is
     not known yet. `system`: it drives a system with an init of its own."""
+    if not text:
+        return
     try:
         document = exercise_file.decoded(text.encode())
     except RecursionError:

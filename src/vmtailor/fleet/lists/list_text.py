@@ -74,7 +74,9 @@ def digest_of(reference: str) -> str:
 
 def name_from(reference: str) -> str:
     """Return the name of an entry whose list gives it none: the last part of the image's name, with its tag."""
-    plain = _DIGEST.sub("", reference).rstrip("/")
+    prefix, colon, rest = reference.partition(":")
+    known = colon and (prefix in set(Source) or f"{prefix}:" in _PLACES)
+    plain = _DIGEST.sub("", rest if known else reference).rstrip("/")
     last = plain.rpartition("/")[2].rpartition(":")
     parts = (last[0] or last[2], last[2] if last[0] else "")
     named = "-".join(one for one in parts if one and one != "latest")
@@ -109,9 +111,7 @@ def require_few(count: int, origin: str) -> None:
     if count == 0:
         raise UserInputError(f"{origin} names no image", hint="vmtailor help fleet-list shows the forms of a list")
     if count > ENTRIES_MAX:
-        raise UserInputError(
-            f"{origin} names {count} images; at most {ENTRIES_MAX} are fitted at once", hint="split it"
-        )
+        raise UserInputError(f"{origin} names more than {ENTRIES_MAX} images", hint="split the list")
 
 
 def _some(places: Iterable[str], most: int = 3) -> str:

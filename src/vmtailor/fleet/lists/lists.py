@@ -15,7 +15,7 @@ from vmtailor.fleet.model.entry import FleetEntry, FleetList, ListForm
 #: Lines that only one form has; the first that is found decides.
 _SIGNS = re.compile(
     r"^(?:"
-    r"(?P<toml>\[{1,2}[A-Za-z0-9_. -]{1,80}\]|[A-Za-z_][A-Za-z0-9_.-]{0,80}[ \t]{0,20}=)"
+    r"(?P<toml>[ \t]{0,20}\[{1,2}[A-Za-z0-9_. -]{1,80}\]|[ \t]{0,20}[A-Za-z_][A-Za-z0-9_.-]{0,80}[ \t]{0,20}=)"
     r"|(?P<yaml>(?:- )?[\"']?[A-Za-z][A-Za-z0-9_.-]{0,80}[\"']?[ \t]{0,20}:(?:[ \t\r]|$)|---|%YAML|\{)"
     r")",
     re.MULTILINE,

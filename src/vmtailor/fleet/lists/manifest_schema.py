@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import jsonschema
-import kubernetes_validate
+from kubernetes_validate import utils
+from referencing import Registry, Resource
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import plain
@@ -14,7 +16,7 @@ from vmtailor.drivers.image.documents import shown
 from vmtailor.fleet.lists import near_keys
 
 #: The version of Kubernetes whose schemas are used: the newest that the library has.
-VERSION = kubernetes_validate.latest_version()
+VERSION: str = utils.latest_version()
 #: Kinds that make pods, each with its `apiVersion`, and where the pod stands in it. The library makes a file's name of
 #: both texts, so that nothing else is given to it.
 PODS: dict[tuple[str, str], tuple[str, ...]] = {
@@ -35,10 +37,19 @@ def require_valid(document: dict[str, Any], where: str) -> None:
     """Raise UserInputError for a manifest of a kind in PODS that Kubernetes would refuse. The message names the place
     and never the value, which may be a secret."""
     assert (document.get("apiVersion"), document.get("kind")) in PODS
-    try:
-        kubernetes_validate.validate(document, VERSION, strict=True)
-    except jsonschema.ValidationError as error:
-        raise UserInputError(f"{where}: {_place(error)}{_said(error)}", hint=_HINT) from None
+    error = next(_validator(document["kind"], document["apiVersion"]).iter_errors(document), None)
+    if error is not None:
+        raise UserInputError(f"{where}: {_place(error)}{_said(error)}", hint=_HINT)
+
+
+@cache
+def _validator(kind: str, version: str) -> jsonschema.Draft202012Validator:
+    """Return the validator of a kind; the library's own function reads the schema from its file for each object."""
+    folder = f"kubernetes-json-schema/v{VERSION}-local-strict"
+    schema = utils.schema_contents(f"{folder}/{kind.lower()}-{version.replace('/', '-')}.json", VERSION)
+    shared = utils.schema_contents(f"{folder}/_definitions.json", VERSION)
+    registry = Resource.from_contents(shared) @ (Resource.from_contents(schema) @ Registry())
+    return jsonschema.Draft202012Validator(schema, registry=registry)
 
 
 def _place(error: jsonschema.ValidationError) -> str:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
-from vmtailor.fleet.lists import list_exercises, lists, no_meaning
+from vmtailor.fleet.lists import dropped_keys, list_exercises, lists
 from vmtailor.fleet.model.entry import FleetEntry, FleetList, ListForm, ValueFrom, Variable
 
 
@@ -216,7 +216,7 @@ def test_a_service_of_a_provider_makes_no_container(tmp_path: Path) -> None:
 
 def test_every_row_of_keys_without_meaning_says_why() -> None:
     for table in ("compose", "kubernetes"):
-        for rows in no_meaning._rows(table).values():
+        for rows in dropped_keys._rows(table).values():
             assert all(isinstance(why, str) and why and not why.endswith(".") for why in rows.values())
 
 

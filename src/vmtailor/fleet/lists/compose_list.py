@@ -11,7 +11,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import is_number, plain, shell_words
 from vmtailor.drivers.image.documents import shown
 from vmtailor.drivers.image.signals import name_of
-from vmtailor.fleet.lists import exercise_draft, list_exercises, list_text, no_meaning
+from vmtailor.fleet.lists import dropped_keys, exercise_draft, list_exercises, list_text
 from vmtailor.fleet.lists.exercise_draft import ExerciseDraft
 from vmtailor.fleet.lists.list_text import ListText
 from vmtailor.fleet.lists.sizes import SizeError, cpus_of, memory_of, span_of
@@ -42,8 +42,8 @@ def read(whole: ListText, documents: list[Any]) -> FleetList:
     entries = tuple(_entry(name, service, whole) for name, service in services.items() if not _provided(service))
     list_text.require_few(len(entries), origin)
     list_text.require_apart([(one.name, f"the service {one.name}") for one in entries], origin)
-    dropped = tuple(no_meaning.of("compose", "file", document, _FILE_READ))
-    return FleetList(origin, ListForm.COMPOSE, whole.sha256, entries, dropped)
+    dropped = tuple(dropped_keys.of("compose", "file", document, _FILE_READ))
+    return FleetList(path=origin, form=ListForm.COMPOSE, sha256=whole.sha256, entries=entries, no_meaning=dropped)
 
 
 def values_of(documents: list[Any], name: str) -> dict[str, str]:
@@ -69,7 +69,7 @@ def _entry(name: Any, found: Any, whole: ListText) -> FleetEntry:
             )
         raise UserInputError(f"{where} has no image", hint="vmtailor fleet list shows what is read of a file")
     reference = list_text.reference_of(image, whole.folder, where)
-    dropped: list[Meaningless] = list(no_meaning.of("compose", "service", service, _READ))
+    dropped: list[Meaningless] = list(dropped_keys.of("compose", "service", service, _READ))
     dropped += _networks(service)
     draft, ports = ExerciseDraft(), _ports(service, where, dropped)
     _health(_mapping(service.get("healthcheck"), f"{where}: healthcheck"), where, draft)
@@ -255,9 +255,9 @@ def _resources(service: Mapping[str, Any], where: str, dropped: list[Meaningless
     limits, reserved = (
         _mapping(resources.get(key), f"{where}: deploy.resources.{key}") for key in ("limits", "reservations")
     )
-    dropped += no_meaning.of("compose", "deploy", deploy, {"resources"}, "deploy.")
+    dropped += dropped_keys.of("compose", "deploy", deploy, {"resources"}, "deploy.")
     for key, part in (("limits", limits), ("reservations", reserved)):
-        dropped += no_meaning.of("compose", "resources", part, {"memory", "cpus"}, f"deploy.resources.{key}.")
+        dropped += dropped_keys.of("compose", "resources", part, {"memory", "cpus"}, f"deploy.resources.{key}.")
     memory = service.get("mem_limit") or limits.get("memory") or reserved.get("memory")
     cpus = service.get("cpus") or limits.get("cpus") or reserved.get("cpus")
     return _taken(memory_of, memory, "memory", dropped), _taken(cpus_of, cpus, "cpus", dropped)

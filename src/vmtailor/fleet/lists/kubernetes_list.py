@@ -11,7 +11,7 @@ from typing import Any
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import plain
 from vmtailor.drivers.image.documents import shown
-from vmtailor.fleet.lists import exercise_draft, list_exercises, list_text, manifest_schema, no_meaning, probes
+from vmtailor.fleet.lists import dropped_keys, exercise_draft, list_exercises, list_text, manifest_schema, probes
 from vmtailor.fleet.lists.exercise_draft import ExerciseDraft
 from vmtailor.fleet.lists.list_text import ListText
 from vmtailor.fleet.lists.manifest_schema import PODS
@@ -58,7 +58,9 @@ def read(whole: ListText, documents: list[Any]) -> FleetList:
     places = [(entry.name, one.where) for entry, one in zip(entries, found, strict=True)]
     list_text.require_apart(places, whole.path)
     dropped = tuple(Meaningless(kind, "it makes no pods") for kind in sorted(others))
-    return FleetList(whole.path, ListForm.KUBERNETES, whole.sha256, entries, dropped)
+    return FleetList(
+        path=whole.path, form=ListForm.KUBERNETES, sha256=whole.sha256, entries=entries, no_meaning=dropped
+    )
 
 
 def values_of(documents: list[Any], entry: str, origin: str) -> dict[str, str]:
@@ -127,7 +129,7 @@ def _containers(document: dict[str, Any], at: tuple[str, ...], whole: ListText) 
     pod, metadata = _pod(document, at), document.get("metadata") or {}
     containers = pod.get("containers") or []
     base = str(metadata.get("name") or metadata.get("generateName") or "pod").rstrip("-.")
-    dropped = list(no_meaning.of("kubernetes", "pod", pod, _POD_READ))
+    dropped = list(dropped_keys.of("kubernetes", "pod", pod, _POD_READ))
     for container in containers:
         name = base if len(containers) == 1 else f"{base}-{container.get('name')}"
         entry = _entry(name, container, pod, _where(document, container), whole)
@@ -162,9 +164,9 @@ def _entry(name: str, container: dict[str, Any], pod: dict[str, Any], where: str
     if "{{" in image:
         raise UserInputError(f"{place} is a template of Helm", hint="helm template CHART > all.yaml fills it in")
     reference = list_text.reference_of(image, whole.folder, place)
-    dropped = list(no_meaning.of("kubernetes", "container", container, _CONTAINER_READ))
+    dropped = list(dropped_keys.of("kubernetes", "container", container, _CONTAINER_READ))
     security = container.get("securityContext") or {}
-    dropped += no_meaning.of("kubernetes", "security", security, {"privileged"}, "securityContext.")
+    dropped += dropped_keys.of("kubernetes", "security", security, {"privileged"}, "securityContext.")
     ports = probes.ports_of(container, dropped)
     memory, cpus = _resources(container.get("resources") or {}, dropped)
     exercise = _exercise(container, pod, ports, dropped)
@@ -205,7 +207,7 @@ def _exercise(container: dict[str, Any], pod: dict[str, Any], ports: dict[str, i
 def _resources(resources: dict[str, Any], dropped: list[Meaningless]) -> tuple[int | None, int | None]:
     """Return memory and processors: the limits, or else what is asked for."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    dropped += no_meaning.of("kubernetes", "resources", resources, {"limits", "requests"}, "resources.")
+    dropped += dropped_keys.of("kubernetes", "resources", resources, {"limits", "requests"}, "resources.")
     for key in dict.fromkeys((*limits, *requests)):
         if key not in ("memory", "cpu", "ephemeral-storage"):
             dropped.append(Meaningless(f"resources.{plain(str(key))[:60]}", "a fit has no devices of the host"))

@@ -29,7 +29,7 @@ def read(whole: ListText) -> FleetList:
         list_text.require_few(len(entries), whole.path)
     list_text.require_few(len(entries), whole.path)
     list_text.require_apart(places, whole.path)
-    return FleetList(whole.path, ListForm.LINES, whole.sha256, tuple(entries))
+    return FleetList(path=whole.path, form=ListForm.LINES, sha256=whole.sha256, entries=tuple(entries))
 
 
 def _without_comment(line: str) -> str:

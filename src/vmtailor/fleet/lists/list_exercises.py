@@ -32,4 +32,4 @@ def _obliging(text: str) -> Image:
     numbers = {int(found) for found in HOST_PORT.findall(text)} | {1}
     ports = tuple(Port(number) for number in sorted(numbers))
     config = ImageConfig("", exposed_ports=ports, health_check=HealthCheck(("true",)))
-    return Image("", "", config, "", "", 0, 0)
+    return Image(reference="", digest="", config=config, archive="", archive_sha256="", entries=0, unpacked_bytes=0)

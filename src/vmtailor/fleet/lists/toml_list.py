@@ -75,7 +75,7 @@ def read(whole: ListText) -> FleetList:
         entries.append(entry)
         places.append((entry.name, f"image {number}"))
     list_text.require_apart(places, whole.path)
-    return FleetList(whole.path, ListForm.TOML, whole.sha256, tuple(entries))
+    return FleetList(path=whole.path, form=ListForm.TOML, sha256=whole.sha256, entries=tuple(entries))
 
 
 def values_of(whole: ListText, number: int) -> dict[str, str]:

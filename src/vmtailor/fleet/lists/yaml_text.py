@@ -42,20 +42,25 @@ class _Loader(yaml.CSafeLoader):  # type: ignore[misc]  # yaml has no types
         return int(text, 0) if text[:2] in ("0x", "0o") else int(text)
 
 
-def _resolve(tag: str, pattern: str, *first: str) -> None:
-    _Loader.add_implicit_resolver(f"{_TAG}{tag}", re.compile(rf"(?:{pattern})\Z"), first)
-
+#: Plain scalars that are no texts: the tag, its form, and the characters that one begins with.
+_SCALARS: tuple[tuple[str, re.Pattern[str], tuple[str, ...]], ...] = (
+    ("bool", re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"), tuple("tTfF")),
+    ("null", re.compile(r"(?:~|null|Null|NULL|)\Z"), ("~", "n", "N", "")),
+    ("int", re.compile(r"(?:[-+]?[0-9]{1,40}|0o[0-7]{1,40}|0x[0-9a-fA-F]{1,40})\Z"), tuple("-+0123456789")),
+    (
+        "float",
+        re.compile(
+            r"(?:[-+]?(?:\.[0-9]{1,40}|[0-9]{1,40}(?:\.[0-9]{0,40})?)(?:[eE][-+]?[0-9]{1,3})?"
+            r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
+        ),
+        tuple("-+.0123456789"),
+    ),
+    ("merge", re.compile(r"<<\Z"), ("<",)),
+)
 
 _Loader.add_constructor(f"{_TAG}int", _Loader.construct_yaml_int)
-_resolve("bool", "true|True|TRUE|false|False|FALSE", *"tTfF")
-_resolve("null", "~|null|Null|NULL|", *"~nN", "")
-_resolve("int", "[-+]?[0-9]{1,40}|0o[0-7]{1,40}|0x[0-9a-fA-F]{1,40}", *"-+0123456789")
-_resolve(
-    "float",
-    r"[-+]?(?:\.[0-9]{1,40}|[0-9]{1,40}(?:\.[0-9]{0,40})?)(?:[eE][-+]?[0-9]{1,3})?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
-    *"-+.0123456789",
-)
-_resolve("merge", "<<", "<")
+for _name, _form, _first in _SCALARS:
+    _Loader.add_implicit_resolver(f"{_TAG}{_name}", _form, _first)
 
 
 def documents(text: str, origin: str) -> list[Any]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from distributed import Security
 
 
-class Part(StrEnum):
+class FleetPart(StrEnum):
     """A part of a fleet that has a certificate."""
 
     SCHEDULER = "scheduler"
@@ -42,7 +42,7 @@ _MOST_BYTES = 1 << 16
 _HINT = "vmtailor fleet certificates DIR makes one"
 
 
-def files_of(part: Part) -> tuple[str, str]:
+def files_of(part: FleetPart) -> tuple[str, str]:
     """Return the names of a part's certificate and of its key."""
     return f"{part}.pem", f"{part}-key.pem"
 
@@ -52,14 +52,14 @@ class Certificates:
     """A folder with certificates, which exist. `parts`: those whose certificate and key are there."""
 
     folder: Path
-    parts: tuple[Part, ...] = tuple(Part)
+    parts: tuple[FleetPart, ...] = tuple(FleetPart)
 
     def security(self) -> Security:
         """Return them as the engine takes them: nothing goes unencrypted, and nobody is heard whom the authority has
         not signed. A part that is not there shows the certificate of one that is."""
         from distributed import Security
 
-        shown_by = {part: files_of(part if part in self.parts else self.parts[0]) for part in Part}
+        shown_by = {part: files_of(part if part in self.parts else self.parts[0]) for part in FleetPart}
         pairs = {
             f"tls_{part}_{kind}": str(self.folder / name)
             for part, names in shown_by.items()
@@ -72,9 +72,9 @@ def found(folder: Path) -> Certificates:
     """Return the certificates of a folder. Raises UserInputError where they are missing, damaged, of another authority
     or run out, or where others can read a key."""
     authority = _certificate(folder / AUTHORITY)
-    parts = tuple(part for part in Part if os.path.lexists(folder / files_of(part)[0]))
+    parts = tuple(part for part in FleetPart if os.path.lexists(folder / files_of(part)[0]))
     if not parts:
-        named = ", ".join(files_of(part)[0] for part in Part)
+        named = ", ".join(files_of(part)[0] for part in FleetPart)
         raise UserInputError(f"{folder} has none of {named}", hint=_HINT)
     for part in parts:
         name, key = files_of(part)
@@ -125,7 +125,7 @@ def make(folder: Path, days: float = DAYS, names: Sequence[str] = ()) -> Certifi
     for a name that no host has."""
     if len(names) > _NAMES_MAX:
         raise UserInputError(f"{len(names)} names are more than the {_NAMES_MAX} that a certificate gets", hint=_HINT)
-    for name in (AUTHORITY, AUTHORITY_KEY, *(name for part in Part for name in files_of(part))):
+    for name in (AUTHORITY, AUTHORITY_KEY, *(name for part in FleetPart for name in files_of(part))):
         if os.path.lexists(folder / name):
             raise UserInputError(f"{folder / name} is there", hint="name another folder, or remove it")
     asked = [_host(name) for name in names]
@@ -134,7 +134,7 @@ def make(folder: Path, days: float = DAYS, names: Sequence[str] = ()) -> Certifi
     key, authority = _authority(days)
     _write_key(folder / AUTHORITY_KEY, key)
     _write_certificate(folder / AUTHORITY, authority)
-    for part in Part:
+    for part in FleetPart:
         _make_part(folder, part, key, authority, asked)
     return Certificates(folder)
 
@@ -197,7 +197,7 @@ def _builder(name: str, now: datetime.datetime, end: datetime.datetime) -> x509.
 
 def _make_part(
     folder: Path,
-    part: Part,
+    part: FleetPart,
     signer: ec.EllipticCurvePrivateKey,
     authority: x509.Certificate,
     names: Sequence[x509.GeneralName],
@@ -209,7 +209,7 @@ def _make_part(
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
     key = ec.generate_private_key(ec.SECP256R1())
-    listens = part is not Part.CLIENT
+    listens = part is not FleetPart.CLIENT
     uses = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if listens else [])]
     builder = (
         _builder(f"vmtailor-fleet-{part}", datetime.datetime.now(datetime.UTC), authority.not_valid_after_utc)

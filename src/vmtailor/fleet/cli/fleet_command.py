@@ -3,24 +3,28 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 from vmtailor.base import output
+from vmtailor.base.cache import remote
 from vmtailor.base.errors import UserInputError
+from vmtailor.fleet.cli import audit as audit_action
 from vmtailor.fleet.cli import list_command
 from vmtailor.fleet.model import addresses
 from vmtailor.fleet.run import certificates as certificate_files
 from vmtailor.fleet.run import engine_extra, scheduler
 from vmtailor.model.option import Option
-from vmtailor.model.option_rows import JSON
+from vmtailor.model.option_rows import JSON, REMOTE_CACHE
 
 
 class FleetAction(StrEnum):
     LIST = "list"
     CERTIFICATES = "certificates"
     SCHEDULER = "scheduler"
+    AUDIT = "audit"
 
 
 #: The options that each action takes, beside WHAT.
@@ -28,12 +32,13 @@ TAKES: dict[FleetAction, frozenset[str]] = {
     FleetAction.LIST: frozenset({"--json"}),
     FleetAction.CERTIFICATES: frozenset(),
     FleetAction.SCHEDULER: frozenset({"--listen", "--certificates"}),
+    FleetAction.AUDIT: frozenset({"--sample", "--remote-cache", "--json"}),
 }
 
 
 def fleet(
     action: Annotated[
-        FleetAction, Option(name="ACTION", type=FleetAction, help="Choose list, certificates or scheduler.")
+        FleetAction, Option(name="ACTION", type=FleetAction, help="Choose list, certificates, scheduler or audit.")
     ],
     what: Annotated[
         str | None,
@@ -46,11 +51,20 @@ def fleet(
         Path | None,
         Option(name="--certificates", type=Path, metavar="DIR", help="Prove who we are by this fleet's certificates."),
     ] = None,
+    sample: Annotated[
+        float | None,
+        Option(
+            name="--sample", metavar="PERCENT", read=audit_action.read_share,
+            help="With audit, compile this share of the kernels again, and at least one. Default: 5%.",
+        ),
+    ] = None,
+    remote_cache: Annotated[str, REMOTE_CACHE] = "",
     json: Annotated[bool, JSON] = False,
 ) -> None:  # fmt: skip
     """Fit many images on many machines, and keep their bundles up to date."""
     engine_extra.require()
     given = {"--listen": bool(listen), "--certificates": certificates is not None, "--json": json}
+    given |= {"--sample": sample is not None, "--remote-cache": bool(remote_cache)}
     for name, is_given in given.items():
         if is_given and name not in TAKES[action]:
             raise UserInputError(f"fleet {action} has no {name}", hint="leave it out")
@@ -60,6 +74,14 @@ def fleet(
         made = certificate_files.make(Path(_required(action, what, "a folder")))
         output.say(
             f"{made.folder}: good until {certificate_files.ends(made.folder):%Y-%m-%d}; keep ca-key.pem to yourself"
+        )
+    elif action is FleetAction.AUDIT:
+        if what:
+            raise UserInputError("fleet audit takes no WHAT", hint="--remote-cache names the remote cache")
+        audit_action.audit(
+            _required(action, remote_cache or os.environ.get(remote.VARIABLE), "a remote cache (--remote-cache URL)"),
+            audit_action.SHARE if sample is None else sample,
+            json=json,
         )
     else:
         if what:

@@ -46,7 +46,7 @@ def run_fit(options: FitOptions, ask: AskUnits | None = None) -> FitRun:
         key, store = fit_key(subject), subject.store
         # Only what depends on an answer is asked again; everything before and after it is found.
         asks = options.units is UnitsMode.ASK
-        if asks or not store.has("fit", key):
+        if asks or not store.bring("fit", key):
             with temporary.held_folder(subject.scratch) as made:
                 run = _make(subject, times, made, ask)
                 if asks or not run.verified:  # not kept: the next try may go further
@@ -117,8 +117,8 @@ def finished(found: Findings[Any], times: Times, folder: Path, begun: Ahead, ask
     verification, plan, exercise = fitted.verification, fitted.plan, subject.inside
     run = FitRun(
         version=__version__,
-        command=options.command,
-        bundle=str(options.out.absolute()),
+        command="",  # what a cached fit is asked for next is not known: bundle_files.place says it
+        bundle=options.out.name,
         reference=subject.reference,
         image_digest=subject.identity,
         image=None,

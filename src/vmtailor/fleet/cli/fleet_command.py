@@ -58,7 +58,9 @@ def fleet(
         list_command.show(Path(_required(action, what, "a list of images")), json=json)
     elif action is FleetAction.CERTIFICATES:
         made = certificate_files.make(Path(_required(action, what, "a folder")))
-        output.say(f"{made.folder}: give this folder, and no other, to the scheduler, the workers and the clients")
+        output.say(
+            f"{made.folder}: good until {certificate_files.ends(made.folder):%Y-%m-%d}; keep ca-key.pem to yourself"
+        )
     else:
         if what:
             raise UserInputError("fleet scheduler takes no WHAT", hint="--listen says where it listens")

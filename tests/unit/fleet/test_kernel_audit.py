@@ -18,7 +18,7 @@ from vmtailor.drivers.kernel import kept_source, make
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.fleet.cli import audit as audit_action
 from vmtailor.fleet.run import kernel_audit
-from vmtailor.fleet.run.kernel_audit import AuditedKernel, Verdict
+from vmtailor.fleet.run.kernel_audit import AuditedKernel, AuditVerdict
 from vmtailor.model.kernel import KernelInputs
 from vmtailor.pipeline import shared_results
 from vmtailor.stages import build
@@ -70,7 +70,7 @@ def audited(place: Path, share: float = 1.0) -> list[AuditedKernel]:
 
 
 def test_equal_kernels_are_equal_and_the_sample_is_a_share(place: Path) -> None:
-    assert {one.verdict for one in audited(place)} == {Verdict.EQUAL}
+    assert {one.verdict for one in audited(place)} == {AuditVerdict.EQUAL}
     assert len(audited(place)) == 10
     assert len(audited(place, 0.25)) == 3
     assert len(audited(place, 0.01)) == 1
@@ -86,8 +86,8 @@ def test_a_kernel_of_other_bytes_is_named(
             (folder / name).write_bytes(b"another")
 
     monkeypatch.setattr(build, "compile_again", other)
-    (one,) = [one for one in audited(place) if one.verdict is not Verdict.EQUAL]
-    assert one == AuditedKernel(build.key_of(inputs_of(3))[:40], Verdict.DIFFERENT, f"{name} of other bytes")
+    (one,) = [one for one in audited(place) if one.verdict is not AuditVerdict.EQUAL]
+    assert one == AuditedKernel(build.key_of(inputs_of(3))[:40], AuditVerdict.DIFFERENT, f"{name} of other bytes")
 
 
 def test_inputs_of_another_kernel_are_a_difference(place: Path, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_inputs_of_another_kernel_are_a_difference(place: Path, tmp_path: Path) 
         records.save(inputs_of(1), folder / build.INPUTS)
 
     store.get("kernel", build.key_of(inputs_of(77)), forged)
-    (one,) = [one for one in audited(place) if one.verdict is not Verdict.EQUAL]
+    (one,) = [one for one in audited(place) if one.verdict is not AuditVerdict.EQUAL]
     assert one.said == "its inputs are those of another kernel"
 
 
@@ -106,11 +106,11 @@ def test_what_cannot_be_tried_is_said_and_is_no_difference(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Store(tmp_path / "old").get("kernel", "0" * 40, lambda folder: compiled(inputs_of(1), tmp_path, folder, Store()))
-    (one,) = [one for one in audited(place) if one.verdict is not Verdict.EQUAL]
-    assert one.verdict is Verdict.NOT_TRIED
+    (one,) = [one for one in audited(place) if one.verdict is not AuditVerdict.EQUAL]
+    assert one.verdict is AuditVerdict.NOT_TRIED
     monkeypatch.setattr(kept_source, "by_digest", lambda digest, store: None)
     found = audited(place)
-    assert {one.verdict for one in found} == {Verdict.NOT_TRIED}
+    assert {one.verdict for one in found} == {AuditVerdict.NOT_TRIED}
     assert any("the source 6.12.1 (555555555555) is not in this host's cache" in one.said for one in found)
 
 
@@ -124,7 +124,7 @@ def test_a_compile_finds_neither_cache(place: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(build, "compile_again", looking)
     before = os.environ["XDG_CACHE_HOME"]
-    assert {one.verdict for one in audited(place, 0.1)} == {Verdict.EQUAL}
+    assert {one.verdict for one in audited(place, 0.1)} == {AuditVerdict.EQUAL}
     assert os.environ["XDG_CACHE_HOME"] == before
     ((root, own),) = roots
     assert root == own

@@ -12,7 +12,7 @@ from vmtailor.base.errors import AnswerNo, HostError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.text import plural
 from vmtailor.fleet.run import kernel_audit
-from vmtailor.fleet.run.kernel_audit import AuditedKernel, Verdict
+from vmtailor.fleet.run.kernel_audit import AuditedKernel, AuditVerdict
 from vmtailor.pipeline import shared_results
 
 #: The share of kernels that are compiled again, unless another is asked for.
@@ -43,14 +43,14 @@ def audit(url: str, share: float, *, json: bool = False) -> None:
     if json:
         output.document(records.to_bytes(found))
     else:
-        tried = sum(one.verdict is not Verdict.NOT_TRIED for one in found.kernels)
+        tried = sum(one.verdict is not AuditVerdict.NOT_TRIED for one in found.kernels)
         output.say(f"{plural(tried, 'kernel')} of {found.there} compiled again with the tools {found.fingerprint[:12]}")
     if not found.there:
         raise UserInputError(
             f"the remote cache {remote_files.shown(url)} has no kernels of this host's tools",
             hint="audit on a host with the same tools as those that uploaded them",
         )
-    if all(one.verdict is Verdict.NOT_TRIED for one in found.kernels):
+    if all(one.verdict is AuditVerdict.NOT_TRIED for one in found.kernels):
         raise HostError(
             "none of these kernels could be compiled again here",
             hint="fit an image on this host first: its cache then has the source",

@@ -25,7 +25,7 @@ from vmtailor.model.kernel import KernelInputs
 from vmtailor.stages import build
 
 
-class Verdict(StrEnum):
+class AuditVerdict(StrEnum):
     """The ways in which the audit of a kernel ends."""
 
     EQUAL = "equal"
@@ -38,7 +38,7 @@ class AuditedKernel:
     """A kernel that was looked at. `said`: what differs, or why it was not tried."""
 
     key: str
-    verdict: Verdict
+    verdict: AuditVerdict
     said: str = ""
 
 
@@ -56,7 +56,7 @@ class KernelAudit:
     @property
     def passed(self) -> bool:
         """Return whether no kernel differs."""
-        return all(one.verdict is not Verdict.DIFFERENT for one in self.kernels)
+        return all(one.verdict is not AuditVerdict.DIFFERENT for one in self.kernels)
 
 
 def sampled(keys: list[str], share: float) -> list[str]:
@@ -84,15 +84,15 @@ def _audited(remote: RemoteCache, key: str, store: Store) -> AuditedKernel:
         try:
             remote.unpacked(build.KIND, key, theirs)
         except Unpackable as error:
-            return AuditedKernel(key, Verdict.DIFFERENT, str(error))
+            return AuditedKernel(key, AuditVerdict.DIFFERENT, str(error))
         try:
             inputs = records.load(KernelInputs, theirs / build.INPUTS)
             if build.key_of(inputs)[: len(key)] != key:
-                return AuditedKernel(key, Verdict.DIFFERENT, "its inputs are those of another kernel")
+                return AuditedKernel(key, AuditVerdict.DIFFERENT, "its inputs are those of another kernel")
             with _fresh(scratch / "cache") as own:
                 build.compile_again(inputs, _source(inputs, store), ours, own)
         except VmtailorError as error:
-            return AuditedKernel(key, Verdict.NOT_TRIED, error.message)
+            return AuditedKernel(key, AuditVerdict.NOT_TRIED, error.message)
         return _compared(key, theirs, ours)
 
 
@@ -107,8 +107,8 @@ def _source(inputs: KernelInputs, store: Store) -> Path:
 def _compared(key: str, theirs: Path, ours: Path) -> AuditedKernel:
     names = {one.name for folder in (theirs, ours) for one in folder.iterdir()} - {*build.NOTES}
     if different := [name for name in sorted(names) if _digest(theirs, name) != _digest(ours, name)]:
-        return AuditedKernel(key, Verdict.DIFFERENT, f"{' and '.join(map(plain, different))} of other bytes")
-    return AuditedKernel(key, Verdict.EQUAL)
+        return AuditedKernel(key, AuditVerdict.DIFFERENT, f"{' and '.join(map(plain, different))} of other bytes")
+    return AuditedKernel(key, AuditVerdict.EQUAL)
 
 
 def _digest(folder: Path, name: str) -> str:

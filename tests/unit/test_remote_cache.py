@@ -5,6 +5,7 @@ costs a sentence, and the work goes on."""
 from __future__ import annotations
 
 import errno
+import hashlib
 import multiprocessing
 import os
 import signal
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,11 @@ import zstandard
 
 from vmtailor.base import output
 from vmtailor.base.cache import packed_folder, remote, remote_cache
+from vmtailor.base.cache.packed_folder import PackedFolder, Unpackable
 from vmtailor.base.cache.remote_files import RemoteFiles
 from vmtailor.base.cache.store import Store, locked, writing
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import records
 from vmtailor.drivers.kernel import kernel_source
 
 KEY = "0123456789abcdef" * 4
@@ -236,6 +240,69 @@ def test_damage_is_refused_made_again_and_mended(
     assert "is not used" in notes[0]
     another_process(monkeypatch)
     assert content(Store(tmp_path / "three").get("kernel", KEY, never)) == PARTS
+
+
+@pytest.mark.attack
+def test_nothing_of_a_damaged_result_stays(
+    tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch, notes: list[str]
+) -> None:
+    monkeypatch.setattr(packed_folder, "PIECE_BYTES", 1 << 12)
+    Store(tmp_path / "one").get("trace", KEY, _two_files)
+    (listed,) = (place / "results").rglob("*.json")
+    last = records.from_bytes(PackedFolder, listed.read_bytes()).pieces[-1].sha256
+    (place / "blobs" / last[:2] / last).unlink()
+    another_process(monkeypatch)
+    two = Store(tmp_path / "two").get("trace", KEY, counted({"mine": b"mine"})[0])
+    assert content(two) == {"mine": b"mine"}
+    assert len(notes) == 1
+
+
+def _two_files(folder: Path) -> None:
+    (folder / "a").mkdir()
+    (folder / "a" / "first").write_bytes(os.urandom(9000))
+    (folder / "second").write_bytes(os.urandom(9000))
+
+
+def _packed(folder: Path, data: bytes) -> tuple[PackedFolder, bytes]:
+    folder.mkdir()
+    (folder / "file").write_bytes(data)
+    sent: list[bytes] = []
+    return packed_folder.pack(folder, "kernel", KEY, lambda piece, packed: sent.append(packed)), sent[0]
+
+
+@pytest.mark.attack
+def test_a_piece_of_another_digest_is_refused(tmp_path: Path) -> None:
+    packed, _ = _packed(tmp_path / "one", os.urandom(5000))
+    _, other = _packed(tmp_path / "two", os.urandom(5000))
+    assert len(other) == packed.pieces[0].packed_bytes
+    (tmp_path / "out").mkdir()
+    with pytest.raises(Unpackable, match="is damaged"):
+        packed_folder.unpack(packed, tmp_path / "out", lambda piece: other)
+
+
+@pytest.mark.attack
+def test_a_piece_that_unpacks_to_more_than_it_says_is_refused(tmp_path: Path) -> None:
+    packed, _ = _packed(tmp_path / "one", b"small")
+    bomb = zstandard.ZstdCompressor().compress(bytes(256 << 20))
+    piece = replace(packed.pieces[0], sha256=hashlib.sha256(bomb).hexdigest(), packed_bytes=len(bomb))
+    forged = replace(packed, pieces=(piece,))
+    packed_folder.check(forged, "kernel", KEY)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(Unpackable, match="another length"):
+        packed_folder.unpack(forged, tmp_path / "out", lambda piece: bomb)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("folders", "name"),
+    [(("..",), "../file"), ((".",), "./file"), (("a", "a/.."), "a/../file"), (("",), "/file"), (("file",), "file"),
+     ((), "a" * 256), ((), "a\0b"), (("b/c", "b"), "file")],
+)  # fmt: skip
+def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, folders: tuple[str, ...], name: str) -> None:
+    packed, _ = _packed(tmp_path / "one", b"content")
+    forged = replace(packed, folders=folders, files=(replace(packed.files[0], name=name),))
+    with pytest.raises(Unpackable):
+        packed_folder.check(forged, "kernel", KEY)
 
 
 @pytest.mark.attack

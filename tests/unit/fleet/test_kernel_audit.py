@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,24 @@ def test_inputs_of_another_kernel_are_a_difference(place: Path, tmp_path: Path) 
     store.get("kernel", build.key_of(inputs_of(77)), forged)
     (one,) = [one for one in audited(place) if one.verdict is not AuditVerdict.EQUAL]
     assert one.said == "its inputs are those of another kernel"
+
+
+@pytest.mark.attack
+def test_flags_that_no_kernel_may_have_are_not_compiled_with(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = replace(inputs_of(1), flags=("-fplugin=/tmp/evil.so",))
+
+    def forged(folder: Path) -> None:
+        compiled(inputs, tmp_path, folder, Store())
+        records.save(inputs, folder / build.INPUTS)
+
+    Store(tmp_path / "forged").get(
+        "kernel", build.keyed(inputs, make.Toolchain.of(of_host(), flags=inputs.flags)), forged
+    )
+    (one,) = [one for one in audited(place) if one.verdict is not AuditVerdict.EQUAL]
+    assert one.verdict is AuditVerdict.NOT_TRIED
+    assert "-fplugin" in one.said
 
 
 def test_what_cannot_be_tried_is_said_and_is_no_difference(

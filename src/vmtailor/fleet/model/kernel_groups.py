@@ -23,9 +23,9 @@ AUTO_SHARE = 0.01
 
 @dataclass(frozen=True)
 class Pays:
-    """The price that an image pays on a shared kernel: symbols above its own, the instructions that its trace ran of them, and
-    those as a part of its own kernel's instructions to init; None where these are not known. `unpriced`: how many of
-    the symbols its trace never ran."""
+    """The price of a shared kernel for an image. `symbols`: those above its own. `instructions`: what its trace ran of
+    them. `share`: these as a part of its own kernel's instructions to init; None where they were not counted.
+    `unpriced`: how many of the symbols its trace never ran."""
 
     image: str
     symbols: tuple[str, ...]

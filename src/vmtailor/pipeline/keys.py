@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from vmtailor.base.cache.store import digest
-from vmtailor.base.files import records
+from vmtailor.base.files import own_code, records
 from vmtailor.base.files.digests import sha256_of
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.monitors import monitors
@@ -19,7 +19,7 @@ from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Machine
 
-_PACKAGE = Path(__file__).resolve().parent.parent
+_PACKAGE = own_code.PACKAGE
 
 
 #: SHA-256 of files that this run has read, by path, modification time and size.
@@ -67,10 +67,7 @@ def of_run(
 @cache
 def code() -> str:
     """Return the digest of this program's own code and data, so that no other version's result is reused."""
-    files = sorted(
-        path for path in _PACKAGE.rglob("*") if path.suffix in (".py", ".toml", ".js", ".css", ".html", ".j2")
-    )
-    return _digest_of(files)
+    return own_code.digest_of_all(_PACKAGE)
 
 
 @cache
@@ -78,7 +75,7 @@ def code_of(module: str) -> str:
     """Return the digest of one module's code, of everything that it imports of this program, and of the data that these
     read. After a change of a rule, older judgements are not reused; results that do not depend on it are."""
     files = set(_imported(module, {}).values())
-    return _digest_of(sorted(files | _data_of(files)))
+    return own_code.digest_of(_PACKAGE, sorted(files | _data_of(files)))
 
 
 def _data_of(files: Iterable[Path]) -> set[Path]:
@@ -87,10 +84,6 @@ def _data_of(files: Iterable[Path]) -> set[Path]:
     data = _PACKAGE / "data"
     named = [folder for folder in data.iterdir() if folder.is_dir() and f'"{folder.name}"' in code]
     return {path for folder in (data, *named) for path in folder.glob("*.toml")}
-
-
-def _digest_of(files: Iterable[Path]) -> str:
-    return digest(*(part for path in files for part in (str(path.relative_to(_PACKAGE)), path)))
 
 
 def _imported(module: str, found: dict[str, Path]) -> dict[str, Path]:

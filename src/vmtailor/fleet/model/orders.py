@@ -53,10 +53,9 @@ class Order:
 @dataclass(frozen=True)
 class Answer:
     """The end of a run. `keys`: part → content key, of later parts. `spare`: later parts that need not be done.
-    `verified`: whether the container works in its machine, once that is known. `figures`: name → number, after `seal`; `fit_key`: the name of
-    the fit in the cache, where it was left there.
-    `says`, `hint`: the error, or the first failures. `log`: the end of its log. `seconds`: of the host's clock and of
-    processor time."""
+    `verified`: whether the container works in its machine, once that is known. `figures`: name → number, after `seal`.
+    `fit_key`: the name of the fit in the cache, where it was left there. `says`, `hint`: the error, or the first
+    failures. `log`: the end of its log. `seconds`: of the host's clock and of processor time."""
 
     SCHEMA: ClassVar[str] = "vmtailor/fleet-answer/1"
 

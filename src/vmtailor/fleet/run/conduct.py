@@ -44,7 +44,8 @@ class Needed:
 @dataclass(eq=False)
 class Conductor:
     """`order`: makes a task's order. `needed`: gives what its worker needs. `lacks`: says why a slot is not able; empty
-    for one that is. `changed`: called after each change, and every second; True: something ended."""
+    for one that is. `changed`: called after each change, and every second; True: something ended. `answered`: gets
+    each answer first, and returns what counts."""
 
     graph: Graph
     engine: Engine
@@ -52,6 +53,7 @@ class Conductor:
     needed: Callable[[FleetEntry], Needed] = lambda entry: Needed()
     lacks: Callable[[Seen], str] = lambda slot: ""
     changed: Callable[[bool], None] = lambda ended: None
+    answered: Callable[[Task, Answer], Answer] = lambda task, answer: answer
     clock: Callable[[], float] = time.monotonic
     _running: dict[str, Task] = field(default_factory=dict)
 
@@ -71,7 +73,7 @@ class Conductor:
                 ended = self.engine.ended(TICK_S)
                 for one in ended:
                     if (task := self._running.pop(one.name, None)) is not None:
-                        self.graph.ended(task, one.answer)
+                        self.graph.ended(task, self.answered(task, one.answer))
                 self._drop()
                 self.changed(bool(ended))
         finally:
@@ -81,16 +83,16 @@ class Conductor:
     def _fill(self, able: Sequence[Seen]) -> None:
         """Give each free slot one task."""
         busy = {task.worker for task in self._running.values()}
-        names = [one.address for one in able]
-        for worker in names:
+        addresses = {one.name: one.address for one in able}
+        for worker, address in addresses.items():
             if worker in busy:
                 continue
-            task = self.graph.next_for(worker, names, self.clock())
+            task = self.graph.next_for(worker, addresses.keys(), self.clock())
             if task is None:
                 continue
             needed = self.needed(task.works[0].entry)
             self._running[task.name] = task
-            self.engine.begin(task.name, self.order(task), worker, needed.secrets, needed.login)
+            self.engine.begin(task.name, self.order(task), address, needed.secrets, needed.login)
 
     def _drop(self) -> None:
         """Call off what nobody waits for any more."""
@@ -107,7 +109,7 @@ class Conductor:
                 f"no worker has come within {PATIENCE_S:.0f} s, and {waiting} tasks wait",
                 hint="vmtailor fleet worker ADDRESS starts one; then give the same command again",
             )
-        lacks = "; ".join(dict.fromkeys(f"{one.host}: {self.lacks(one)}" for one in slots))
+        lacks = "; ".join(dict.fromkeys(f"{one.name}: {self.lacks(one)}" for one in slots))
         return HostError(
             f"no worker is able to do what waits: {lacks[:600]}", hint="install the same tools, and start them again"
         )

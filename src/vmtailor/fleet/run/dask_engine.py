@@ -18,7 +18,7 @@ from vmtailor.fleet.model.orders import Answer, Order, Outcome
 from vmtailor.fleet.run import engine_settings, worker_slot
 from vmtailor.fleet.run.certificates import Certificates
 from vmtailor.fleet.run.task_runner import Hidden
-from vmtailor.fleet.run.worker_slots import DIGEST_MARK
+from vmtailor.fleet.run.worker_slots import DIGEST_MARK, STARTS_MARK
 
 #: Seconds within which a scheduler answers, and that it may be out of reach.
 REACHED_S, GONE_S = 15.0, 20.0
@@ -36,10 +36,10 @@ class Ended:
 
 @dataclass(frozen=True)
 class Seen:
-    """A slot that is there. `host`: the part of its name that people know; `digest`: of its host's tools."""
+    """A slot that is there. `name`: the same after it was started again; `digest`: of its host's tools."""
 
     address: str
-    host: str
+    name: str
     digest: str
 
 
@@ -137,7 +137,7 @@ class DaskEngine:
 
 def _seen(address: str, known: Mapping[str, Any]) -> Seen:
     name, _, digest = str(known.get("name", address)).partition(DIGEST_MARK)
-    return Seen(address, name, digest)
+    return Seen(address, name.rpartition(STARTS_MARK)[0] or name, digest)
 
 
 @contextlib.contextmanager

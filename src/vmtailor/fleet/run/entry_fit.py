@@ -51,7 +51,7 @@ def options_of(order: Order, folder: Path, authfile: Path | None) -> FitOptions:
     if entry.exercise:
         asked["exercise_file"] = folder / "exercise.toml"
         asked["exercise_file"].write_text(entry.exercise)
-    given = {name: value for name, value in asked.items() if value not in (None, "", ()) or name == "margins"}
+    given = {name: value for name, value in asked.items() if value or name == "margins"}
     if entry.margins is None:
         del given["margins"]
     if order.out:

@@ -24,10 +24,19 @@ _PAUSE_S = 2.0
 
 
 class FleetFolder:
-    """The folder of a fleet that is worked on. `kept`: images that need no work; `graph`: the others."""
+    """The folder of a fleet that is worked on. `kept`: images that need no work; `graph`: the others.
+    `before`: the record of a fleet that is verified again, in which the verdicts go."""
 
-    def __init__(self, path: Path, list_path: str, tools: str, kept: Sequence[FleetImage], graph: Graph) -> None:
-        self.path, self._graph = path, graph
+    def __init__(
+        self,
+        path: Path,
+        list_path: str,
+        tools: str,
+        kept: Sequence[FleetImage],
+        graph: Graph,
+        before: FleetRecord | None = None,
+    ) -> None:
+        self.path, self._graph, self._before = path, graph, before
         self._kept = {one.entry.name: one for one in kept}
         self._head = FleetRecord(list_path, __version__, tools, ())
         self._order: list[str] = []
@@ -42,7 +51,8 @@ class FleetFolder:
         """Return the record as things stand."""
         found = {**self._kept, **{work.entry.name: self._image(work) for work in self._graph.works}}
         names = [*self._order, *(name for name in found if name not in self._order)]
-        return replace(self._head, images=tuple(found[name] for name in names if name in found))
+        made = replace(self._head, images=tuple(found[name] for name in names if name in found))
+        return made if self._before is None else _judged_again(self._before, made)
 
     def _image(self, work: Work) -> FleetImage:
         standing = self._graph.standing(work)
@@ -70,6 +80,19 @@ class FleetFolder:
                     write_atomic(path, answer.log.encode("utf-8", "replace"))
         records.save(self.record(), self.path / RECORD)
         self._saved = time.monotonic()
+
+
+def _judged_again(before: FleetRecord, now: FleetRecord) -> FleetRecord:
+    """Return the record of a fleet with the verdicts of another one, in which each image was verified again."""
+    images = []
+    for old in before.images:
+        new = now.named(old.entry.name)
+        if new is None or new == old or new.standing is Standing.WAITING:
+            images.append(old)
+        else:
+            works = new.standing is Standing.DONE
+            images.append(replace(old, verified_again=works, says=new.says, hint=new.hint, log=new.log))
+    return replace(before, images=tuple(images))
 
 
 def read(path: Path) -> FleetRecord | None:

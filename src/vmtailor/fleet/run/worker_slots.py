@@ -24,8 +24,8 @@ PROGRAM = (sys.executable, "-P", "-m", "vmtailor.fleet.run.worker_slot")
 _AGAIN_S, _SOON_S, _MOST_SOON = 1.0, 20.0, 5
 #: Bytes of a slot's last words.
 _WORDS = 2000
-#: Between a slot's name and the digest of its host's tools.
-DIGEST_MARK = "#"
+#: Between a slot's name, how often it was started, and the digest of its host's tools.
+STARTS_MARK, DIGEST_MARK = "~", "#"
 
 
 def host_name() -> str:
@@ -64,7 +64,7 @@ class WorkerSlots:
         return self._folder / f"slot-{number}.log"
 
     def _started(self, number: int, starts: int) -> tuple[subprocess.Popen[bytes], contextlib.ExitStack]:
-        name = f"{host_name()}-{os.getpid()}-{number}.{starts}{DIGEST_MARK}{self._digest[:16]}"
+        name = f"{host_name()}-{os.getpid()}-{number}{STARTS_MARK}{starts}{DIGEST_MARK}{self._digest[:16]}"
         argv = [*self._program, self._scheduler.text, str(self._shown.folder), name]
         held = contextlib.ExitStack()
         log = held.enter_context(self._log(number).open("wb"))

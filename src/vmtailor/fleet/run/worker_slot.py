@@ -5,9 +5,11 @@ it, and no other one can be blamed. Its arguments: the scheduler's address, the 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from vmtailor.base import output
@@ -25,6 +27,8 @@ from vmtailor.fleet.run.task_runner import Hidden
 REACHED_S = 30
 #: Ends the task of this process.
 _stop = Stop()
+#: The program of its tasks.
+task_program: Sequence[str] = task_runner.PROGRAM
 
 
 def carry_out(key: str, order: bytes, secrets: tuple[Hidden, ...], credentials: Hidden | None) -> bytes:
@@ -39,7 +43,12 @@ def carry_out(key: str, order: bytes, secrets: tuple[Hidden, ...], credentials: 
         return task is None or task.state in ("cancelled", "resumed")
 
     answer = task_runner.run(
-        records.from_bytes(Order, order, "the order"), secrets, credentials, is_called_off=is_called_off, stop=_stop
+        records.from_bytes(Order, order, "the order"),
+        secrets,
+        credentials,
+        is_called_off=is_called_off,
+        stop=_stop,
+        program=task_program,
     )
     return records.to_bytes(answer)
 
@@ -89,4 +98,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    # Orders name functions of the module, which is not this one: it would have another switch.
+    importlib.import_module("vmtailor.fleet.run.worker_slot").main()

@@ -25,7 +25,7 @@ BENCHED ?= native,containerd,docker,gvisor,lxc,nspawn,podman,examples/runtimes/c
 
 PUBLISHED := $(foreach name,unixbench iozone netperf,$(if $($(shell echo $(name) | tr a-z A-Z)_SOURCE),--$(name)-source $($(shell echo $(name) | tr a-z A-Z)_SOURCE)))
 
-.PHONY: help lab family setup setup-cross setup-dev wheel share demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-load bench-load-lab bench-load-rates bench-load-servers bench-load-changes bench-host bench-containers-on-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-lab bench-run-lab bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead bench-start bench-exec bench-streams compare-quality fuzz docs clean
+.PHONY: help lab family setup setup-cross setup-dev wheel share demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-load bench-load-lab bench-load-rates bench-load-servers bench-load-changes bench-host bench-containers-on-host bench-watched bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-lab bench-run-lab bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead bench-start bench-exec bench-streams compare-quality fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first);"
@@ -54,6 +54,7 @@ help:
 	@echo "make bench-load     the same, and what changes under load save a request of the examples, beside published figures (says its hours; resumable)"
 	@echo "make bench-host     fit the example's machine that hosts containers, hold its figures against their goals (hours; resumable)"
 	@echo "make bench-containers-on-host  count containers in that machine, as it is and as fitted (root; says its hours; resumable)"
+	@echo "make bench-watched  watch containers on that machine, as it is and as fitted: the runs of a published thesis (resumable)"
 	@echo "make bench-remedies   each remedy that earlier work published, tried on today's machine (hours; resumable)"
 	@echo "make setup-bench    the packages of container engines, which nothing but benchmarks needs (asks for root)"
 	@echo "make bench          every runtime and suite in the quick form, within 85 minutes (WITHIN=60: other minutes),"
@@ -222,6 +223,9 @@ bench-host: setup-host
 
 bench-containers-on-host: setup-host setup-bench
 	$(BIN)/python tools/bench_containers_on_host.py --out $(BUILD)/bench-host $(BENCH_ARGS)
+
+bench-watched: setup-host
+	$(BIN)/python tools/bench_watched.py --out $(BUILD)/bench-host $(BENCH_ARGS)
 
 bench-remedies: setup-host
 	$(BIN)/python tools/bench_remedies.py --out $(BUILD)/bench-remedies $(BENCH_ARGS)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from vmtailor.base.errors import UserInputError, VmtailorError
@@ -68,8 +69,7 @@ one image:
     .venv/bin/python tools/monitor_needs.py --price BUNDLE/run.json WITH/run.json
 
 With `vmtailor refit BUNDLE --for TARGET` in the first line, the second prints the price of all that a target needs.
-Not measured yet: {unpriced}.
-"""
+{unpriced}"""
 
 
 def rows() -> list[tuple[str, KernelNeed]]:
@@ -102,13 +102,28 @@ def page() -> str:
     needs = (*rows(), *target_rows())
     fitted = [(title, need, need.price) for title, need in needs if need.price is not None]
     parts += [f"| {title} | `{need.id}` | {' | '.join(words(price).values())} |\n" for title, need, price in fitted]
-    whole = [(row.name, row.price) for row in targets.every() if row.price is not None]
-    parts += [f"| `{name}` | all that it needs | {' | '.join(words(price).values())} |\n" for name, price in whole]
+    whole = dict(whole_prices())
+    parts += [
+        f"| `{name}` | all that it needs | {' | '.join(words(price).values())} |\n" for name, price in whole.items()
+    ]
     same = {tuple(need.symbols.items()) for _, need, _ in fitted}
-    unpriced = [f"{title} `{need.id}`" for title, need in needs if tuple(need.symbols.items()) not in same
-                and not any(title == f"`{name}`" for name, _ in whole)]  # fmt: skip
+    unpriced = [
+        f"{title} `{need.id}`"
+        for title, need in needs
+        if tuple(need.symbols.items()) not in same and not {*title.replace("`", "").split(", ")} <= {*whole}
+    ]
     keeps = " ".join(f"--keep {name}" for name in fitted[0][1].symbols)
-    return "".join((*parts, END.format(keeps=keeps, unpriced="; ".join(unpriced))))
+    return "".join(
+        (*parts, END.format(keeps=keeps, unpriced=f"Not measured yet: {'; '.join(unpriced)}.\n" if unpriced else ""))
+    )
+
+
+def whole_prices() -> Iterator[tuple[str, NeedPrice]]:
+    """Yield the targets, and variants of them, whose needs are priced together."""
+    for row in targets.every():
+        if row.price is not None:
+            yield row.name, row.price
+        yield from ((f"{row.name}:{one.name}", one.price) for one in row.variant if one.price is not None)
 
 
 def words(price: NeedPrice) -> dict[str, str]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`watch`: a machine's figures over time, those of its containers, and those that its host has of it. The machine is a
-bundle's or a disk's, booted as `boot` boots it; samples are taken beside its exercise."""
+bundle's or a disk's, booted as `boot` boots it; samples are taken beside its exercise. Or it runs already: a named one,
+or this host."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.model.machine_watch import EVERY_MS, LEAST_MS, MOST_MS, RECORD, MachineWatch
 from vmtailor.model.option import Option, OptionSubject, Suggests, option, refuse
 from vmtailor.model.systems.system import System
-from vmtailor.pipeline import bundle_boots, reverify, running_watch
+from vmtailor.pipeline import bundle_boots, host_watch, reverify, running_watch
 from vmtailor.pipeline.reverify import VerifyRequest
 from vmtailor.pipeline.systems import exercise_boots, subjects
 from vmtailor.stages import exercise_file
@@ -61,8 +62,8 @@ class WatchOptions:
     subject: str = option(
         Option(
             name="SUBJECT", suggests=Suggests.FOLDERS,
-            help="Watch this bundle, the system on this disk (disk:FILE), which is never written, or the named machine "
-            "that runs.",
+            help="Watch this bundle, the system on this disk (disk:FILE), which is never written, the named machine "
+            "that runs, or this host (host:) with its containers.",
         )
     )  # fmt: skip
     exercise: Path | None = option(
@@ -76,7 +77,8 @@ class WatchOptions:
     for_s: float | None = option(
         Option(
             name="--for", subjects=_TIMED, metavar="TIME", read=option_values.parse_duration,
-            help="Watch a machine that runs, or a disk's system without an exercise, for this long. Default: 1m.",
+            help="Watch a machine that runs, this host, or a disk's system without an exercise, for this long. "
+            "Default: 1m.",
         ),
         None,
     )  # fmt: skip
@@ -157,6 +159,9 @@ def watch(asked: WatchOptions, choose: Choose, on_boot: series_run.OnBoot | None
         return _finished(asked, *_booted(asked, *_bundle(asked, path, on_boot)))
     if disk is not None:
         return _finished(asked, *_booted(asked, *_disk(asked, choose, on_boot)))
+    if asked.subject == host_watch.HOST:
+        refuse(asked, OptionSubject.MACHINE, "this host, which runs already")
+        return _finished(asked, host_watch.watch(asked.every_ms, FOR_S if asked.for_s is None else asked.for_s))
     refuse(asked, OptionSubject.MACHINE, f"the machine {asked.subject}, which runs already")
     folder = MachineFolders().find(asked.subject)
     return _finished(asked, running_watch.watch(folder, asked.every_ms, FOR_S if asked.for_s is None else asked.for_s))

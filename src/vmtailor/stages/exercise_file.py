@@ -68,14 +68,16 @@ def load_system(path: Path) -> SystemExercise:
 def _document(path: Path) -> dict[str, Any]:
     data = read_regular(path, "the exercise", FILE_BYTES, hint=EXAMPLE)
     try:
-        return _decoded(data)
+        return decoded(data)
     except RecursionError:
         raise UserInputError(f"{path} is not TOML that can be read: it is nested too deep", hint=EXAMPLE) from None
     except ValueError as error:  # of TOML, of UTF-8, or a number of thousands of digits
         raise UserInputError(f"{path} is not TOML: {str(error)[:300]}", hint=EXAMPLE) from error
 
 
-def _decoded(data: bytes) -> dict[str, Any]:
+def decoded(data: bytes) -> dict[str, Any]:
+    """Return TOML of somebody whom nobody knows as tables. Raises ValueError, and RecursionError where it is nested too
+    deep."""
     text = data.decode()
     if _LONG_KEY.search(re.sub("[\"']", "", text)):
         raise ValueError(f"a key has more than {_KEY_PARTS} parts")

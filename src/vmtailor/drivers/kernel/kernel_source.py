@@ -49,6 +49,14 @@ def version_of(source: Path) -> str:
     return ".".join(parts)
 
 
+def extra_version_of(source: Path) -> str:
+    """Return what the Makefile of a source tree puts behind its version, such as -rc3; mostly nothing."""
+    match = re.search(
+        r"^EXTRAVERSION[ \t]*=[ \t]*+(\S*)[ \t]*$", (source / "Makefile").read_text("utf-8", "replace")[:4000], re.M
+    )
+    return match[1] if match is not None else ""
+
+
 def require_version(tree: SourceTree, version: str, of_what: str) -> None:
     """Raise UserInputError, naming both, unless the source is of this upstream version (6.1 equals 6.1.0)."""
     found = tree.version

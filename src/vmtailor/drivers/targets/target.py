@@ -37,7 +37,7 @@ class TargetVariant:
     `needs`, `architectures`, `address`, `console`, `tried` and `checked`: in place of the row's, where they are not
     empty.
     `kernel`: the form of the kernel that it takes, by its name in data/kernel_forms.toml; empty for the bundle's own
-    file."""
+    file. `price`: of all that it needs."""
 
     name: str
     about: str
@@ -48,6 +48,7 @@ class TargetVariant:
     tried: str = ""
     checked: str = ""
     kernel: str = ""
+    price: NeedPrice | None = None
 
 
 @dataclass(frozen=True)

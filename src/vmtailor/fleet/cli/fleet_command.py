@@ -21,6 +21,7 @@ REMOTE_CACHE = "VMTAILOR_REMOTE_CACHE"
 
 
 class FleetAction(StrEnum):
+    LIST = "list"
     FIT = "fit"
     VERIFY = "verify"
     REFIT = "refit"
@@ -33,6 +34,7 @@ class FleetAction(StrEnum):
 _CLUSTER = frozenset({"--on", "--certificates", "--remote-cache", "--failed-only", "--json"})
 #: What each action is about, and the options that it takes.
 TAKES: dict[FleetAction, tuple[str, frozenset[str]]] = {
+    FleetAction.LIST: ("a list of images", frozenset({"--json"})),
     FleetAction.FIT: ("a list of images", _CLUSTER | {"--out", "--authfile"}),
     FleetAction.VERIFY: ("the folder of a fleet", _CLUSTER - {"--certificates"}),
     FleetAction.REFIT: (
@@ -51,14 +53,14 @@ def fleet(
         FleetAction,
         Option(
             name="ACTION", type=FleetAction,
-            help="Choose fit, verify, refit, status, worker, scheduler or certificates.",
+            help="Choose list, fit, verify, refit, status, worker, scheduler or certificates.",
         ),
     ],
     what: Annotated[
         str | None,
         Option(
             name="WHAT",
-            help="Name the list (fit), the fleet's folder (verify, refit, status), the scheduler's address (worker), or a "
+            help="Name the list (list, fit), the fleet's folder (verify, refit, status), the scheduler's address (worker), or a "
             "new folder (certificates).",
         ),
     ] = None,
@@ -115,7 +117,11 @@ def fleet(
     _require_taken(action, what, [name for name, value in given.items() if value])
     if remote_cache:
         os.environ[REMOTE_CACHE] = remote_cache
-    if action is FleetAction.CERTIFICATES:
+    if action is FleetAction.LIST:
+        from vmtailor.fleet.cli import list_command
+
+        list_command.show(Path(what or ""), json=json)
+    elif action is FleetAction.CERTIFICATES:
         made = certificate_files.make(Path(what or ""))
         output.say(f"{made.folder}: give this folder, and no other, to the scheduler, the workers and the clients")
     elif action is FleetAction.SCHEDULER:

@@ -8,7 +8,7 @@ import importlib.util
 from vmtailor.base.errors import HostError
 
 #: Modules of the extra, each by the package that has it.
-MODULES = ("distributed", "cryptography")
+MODULES = ("distributed", "cryptography", "kubernetes_validate", "tomli_w")
 
 
 def require() -> None:

@@ -23,7 +23,6 @@ from vmtailor.base.files import dot_config, records, temporary
 from vmtailor.base.files.digests import sha256_of
 from vmtailor.base.process import require_tool
 from vmtailor.base.progress import step
-from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.attendant_volume import MODULES
 from vmtailor.drivers.image import image_packages
@@ -69,6 +68,7 @@ from vmtailor.pipeline.systems import (
     exercise_boots,
     inputs,
     named_changes,
+    own_baseline,
     subjects,
     system_kernel,
     system_plan,
@@ -412,11 +412,11 @@ def of_opened(
     require_tool("strace")
     require_tool("mke2fs", "e2fsprogs")
     parts = guest_programs.of(options.architecture)
-    kernel = packaged_baseline.provide(options.distribution, architecture, options.store, found.subject.kernel)
     taken = inputs.taken_out(found, parts, options.store)
-    inputs.require_same(taken / inputs.KERNEL, Path(kernel.vmlinuz), found.subject)
+    start = own_baseline.provide(options, found, taken, architecture)
+    kernel = start.kernel
     with temporary.held_folder() as folder:
-        own = replace(system_kernel.kernel_of(found, folder), file=taken / inputs.KERNEL)
+        own = replace(system_kernel.kernel_of(found, folder), file=start.file)
     source = source or source_of(options, kernel)
     kernel_source.require_version(source, kernel.version, "the baseline")
     whole = known_source.known_of(source, options.architecture, options.store)
@@ -432,7 +432,7 @@ def of_opened(
         known=whole.known,
         natives=parts,
         own=own,
-        baseline=_baseline(options, architecture, found, taken),
+        baseline=_baseline(options, architecture, found, start.file, taken / inputs.INITRD),
         table=SymbolTable.parse(Path(kernel.system_map).read_text(), options.architecture),
         config=_config(found, kernel),
     )
@@ -458,14 +458,16 @@ def _config(found: OpenedSystem, kernel: KernelBaseline) -> dict[str, str]:
     return dot_config.parse(Path(kernel.config).read_text())
 
 
-def _baseline(options: FitOptions, architecture: Architecture, found: OpenedSystem, taken: Path) -> Machine:
+def _baseline(
+    options: FitOptions, architecture: Architecture, found: OpenedSystem, kernel: Path, initrd: Path
+) -> Machine:
     """Return the system's own kernel, with the initial RAM disk and the words that its loader would give it, in the
     machine that is planned for."""
     return Machine(
         board=options.machine,
         memory_bytes=options.memory_bytes,
-        kernel=str(taken / inputs.KERNEL),
-        initrd=str(taken / inputs.INITRD),
+        kernel=str(kernel),
+        initrd=str(initrd),
         words=inputs.words(found.subject, architecture),
         disks=(inputs.disk_of(found),),
         network=True,

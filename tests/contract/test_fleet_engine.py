@@ -62,13 +62,13 @@ def conducted(
     engine: DaskEngine,
     work: Graph,
     tick: Callable[[], None] = lambda: None,
-    needed: Needed = Needed(),
+    needed: Needed | None = None,
 ) -> Graph:
     def changed(_: bool) -> None:
         local.slots.keep()
         tick()
 
-    Conductor(work, engine, order_of, needed=lambda entry: needed, changed=changed).conduct()
+    Conductor(work, engine, order_of, needed=lambda entry: needed or Needed(), changed=changed).conduct()
     return work
 
 
@@ -105,7 +105,7 @@ def test_two_hundred_tasks_and_what_dies_costs_the_others_nothing() -> None:
     assert killer is not None
     assert dead is not None
     assert killer[1].says == "its worker died"
-    assert dead[1].log == "its …"  # without what nobody may read
+    assert dead[1].log == "its …\n"  # without what nobody may read
 
 
 def test_a_worker_that_is_killed_is_started_again_and_its_task_done_elsewhere() -> None:
@@ -115,7 +115,7 @@ def test_a_worker_that_is_killed_is_started_again_and_its_task_done_elsewhere() 
 
         def kill_one() -> None:
             slots = [one for one in below(os.getpid()) if b"fleet_slot.py\0tls" in _command(one)]
-            if len(killed) < 3 and len(work.running) == 2 and slots:
+            if len(killed) < 3 and work.running and slots:
                 os.kill(slots[0], signal.SIGKILL)
                 killed.append(slots[0])
 
@@ -185,11 +185,11 @@ def test_foreign_certificates_and_plain_lines_are_refused(tmp_path: Path) -> Non
         with (
             socket.create_connection((local.address.host, local.address.port), timeout=10) as line,
             pytest.raises(OSError),
-        ):
-            with without.wrap_socket(line) as wrapped:  # TLS, and no certificate of ours
-                wrapped.sendall(b"x")
-                assert not wrapped.recv(100)
-                raise OSError("closed")
+            without.wrap_socket(line) as wrapped,
+        ):  # TLS, and no certificate of ours
+            wrapped.sendall(b"x")
+            assert not wrapped.recv(100)
+            raise OSError("closed")
         assert engine.slots(now=True) is not None  # it goes on
         listening = _listening(below(os.getpid()))
         assert listening
@@ -202,7 +202,7 @@ def _listening(processes: set[int]) -> set[str]:
     for one in processes:
         for descriptor in Path(f"/proc/{one}/fd").glob("*"):
             try:
-                found = re.fullmatch(r"socket:\[(\d{1,20})\]", os.readlink(descriptor))
+                found = re.fullmatch(r"socket:\[(\d{1,20})\]", str(descriptor.readlink()))
             except OSError:
                 continue
             if found:

@@ -7,29 +7,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from vmtailor.base.errors import UserInputError
+from vmtailor.model.fit_part import Part
 from vmtailor.model.fit_run import FitRun
 from vmtailor.model.systems.units import UnitsMode
 from vmtailor.pipeline import fit, fit_sides, kernel_trials, measured_machines, subject_kind
 from vmtailor.pipeline.options import Effort, FitOptions
 from vmtailor.pipeline.subject import Findings, Fitted
 from vmtailor.stages import build
-
-
-class Part(StrEnum):
-    """The parts of a fit, in an order in which they can be done."""
-
-    PREPARE = "prepare"
-    TRACE = "trace"
-    BASELINE = "baseline"
-    PLAN = "plan"
-    KERNEL = "kernel"
-    VERIFY = "verify"
-    MEASURE = "measure"
-    SEAL = "seal"
 
 
 @dataclass(frozen=True)

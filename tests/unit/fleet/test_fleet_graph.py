@@ -18,7 +18,7 @@ from vmtailor.fleet.run.conduct import Conductor, Needed
 from vmtailor.fleet.run.dask_engine import Ended, Seen
 from vmtailor.fleet.run.graph import Graph, Task, Work
 from vmtailor.fleet.run.task_runner import Hidden
-from vmtailor.pipeline.fit_parts import Part
+from vmtailor.model.fit_part import Part
 
 
 def entries(*names: str, **more: object) -> list[FleetEntry]:

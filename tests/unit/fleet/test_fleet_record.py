@@ -22,8 +22,8 @@ from vmtailor.fleet.run import entry_fit, fleet_folder, login
 from vmtailor.fleet.run.fleet_folder import FleetFolder
 from vmtailor.fleet.run.graph import SINGLE, Graph
 from vmtailor.fleet.run.task_runner import Hidden
+from vmtailor.model.fit_part import Part
 from vmtailor.model.margin import Margin
-from vmtailor.pipeline.fit_parts import Part
 
 ENTRY = FleetEntry("web", "docker://web")
 

@@ -60,8 +60,8 @@ def fleet(
         str | None,
         Option(
             name="WHAT",
-            help="Name the list (list, fit), the fleet's folder (verify, refit, status), the scheduler's address (worker), or a "
-            "new folder (certificates).",
+            help="Name the list (list, fit), the fleet's folder (verify, refit, status), the scheduler's address "
+            "(worker), or a new folder (certificates).",
         ),
     ] = None,
     out: Annotated[

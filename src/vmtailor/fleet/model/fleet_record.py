@@ -33,8 +33,8 @@ class PartRun:
 
 @dataclass(frozen=True)
 class FleetImage:
-    """One image of a fleet. `kernel`: the key of the kernel that was planned for it. `failed_in`, `says`, `hint`, `log`:
-    where it failed, why, what to do, and the file with the end of the log. `verified_again`: of `fleet verify`."""
+    """One image of a fleet. `kernel`: the key of the kernel that was planned for it. `failed_in`, `says`, `hint`,
+    `log`: where it failed, why, what to do, and the file with the end of the log. `verified_again`: of `verify`."""
 
     entry: FleetEntry
     standing: Standing

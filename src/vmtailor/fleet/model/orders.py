@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from vmtailor.fleet.model.entry import FleetEntry
-from vmtailor.pipeline.fit_parts import Part
+from vmtailor.model.fit_part import Part
 
 #: Longest answer, in bytes; longest end of a log in it, in characters.
 MOST_BYTES, MOST_LOG = 10_000, 3000
@@ -36,8 +36,8 @@ class Job(StrEnum):
 @dataclass(frozen=True)
 class Order:
     """An order. `entry`: the image, and how it is fitted. `out`: absolute path of its bundle, which `seal` writes and
-    `verify` reads; empty where the fit is left in the cache. `command`: as the bundle's record has it. `limit_s`: the longest that it may
-    take."""
+    `verify` reads; empty where the fit is left in the cache. `command`: as the bundle's record has it. `limit_s`: the
+    longest that it may take."""
 
     SCHEMA: ClassVar[str] = "vmtailor/fleet-order/1"
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -161,14 +162,13 @@ def connected(address: Address, shown: Certificates) -> Iterator[DaskEngine]:
 
 
 def _not_reached(address: Address, error: Exception) -> HostError:
-    said, cause = "", error
+    cause: BaseException | None = error
     while cause is not None:
-        said += f"{cause} "
-        cause = cause.__cause__ or cause.__context__  # type: ignore[assignment]
-    if "SSL" in said or "certificate" in said.lower() or "TLS" in said:
-        return HostError(
-            f"{address.text} has other certificates than ours", hint="--certificates names the folder of that fleet"
-        )
+        if isinstance(cause, ssl.SSLError):
+            return HostError(
+                f"{address.text} has other certificates than ours", hint="--certificates names the folder of that fleet"
+            )
+        cause = cause.__cause__ or cause.__context__
     return HostError(
         f"no scheduler answers at {address.text}", hint="vmtailor fleet scheduler starts one; check its address"
     )

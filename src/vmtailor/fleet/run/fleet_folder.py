@@ -17,7 +17,7 @@ from vmtailor.fleet.model.entry import FleetEntry
 from vmtailor.fleet.model.fleet_record import LOGS, RECORD, FleetImage, FleetRecord, PartRun, Standing
 from vmtailor.fleet.run.graph import Graph, Work
 from vmtailor.model.bundle import RECORD as BUNDLE_RECORD
-from vmtailor.pipeline.fit_parts import Part
+from vmtailor.model.fit_part import Part
 
 #: Seconds between two writes of a record, at least.
 _PAUSE_S = 2.0

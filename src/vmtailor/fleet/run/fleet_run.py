@@ -19,9 +19,9 @@ from vmtailor.fleet.run.conduct import Conductor, Needed
 from vmtailor.fleet.run.dask_engine import Seen
 from vmtailor.fleet.run.fleet_folder import FleetFolder
 from vmtailor.fleet.run.graph import Graph, Task
+from vmtailor.model.fit_part import Part
 from vmtailor.model.host_fingerprint import Fingerprint
 from vmtailor.pipeline import fit
-from vmtailor.pipeline.fit_parts import Part
 
 #: Parts of each kind of work.
 PARTS: Mapping[Job, Mapping[Part, tuple[Part, ...]]] = {Job.FIT: graph.FIT, Job.VERIFY: graph.SINGLE}

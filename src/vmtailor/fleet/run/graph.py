@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from vmtailor.fleet.model.entry import FleetEntry
 from vmtailor.fleet.model.fleet_record import Standing
 from vmtailor.fleet.model.orders import Answer, Outcome
-from vmtailor.pipeline.fit_parts import Part
+from vmtailor.model.fit_part import Part
 
 #: Runs of a task that end by its death, or by an error of its host, before it is given up.
 STRIKES = 3

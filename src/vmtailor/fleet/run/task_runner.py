@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -91,7 +92,8 @@ def _ran(
                 if end is not None and time.monotonic() >= end:
                     return Outcome.LATE
                 concurrency.check_stopped()
-                time.sleep(_LOOK_S)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    running.wait(_LOOK_S)
             return Outcome.DONE if running.returncode == 0 else Outcome.DIED
 
 

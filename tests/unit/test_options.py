@@ -332,6 +332,7 @@ UNLIKE = {
     "--entrypoint": "`run` takes one program, as docker does",
     "--observed": "`run` writes one file, `refit` reads several",
     "--on": "`bench` takes several runtimes, `verify` one monitor",
+    "--image": "`bench` compares several, `export` names one",
     "--repeat": "`bench` has no -n, which would read like its --n",
     "--for": "`explain` asks for one processor, `fit` names targets",
     "--env-file": "`exec` is docker's",

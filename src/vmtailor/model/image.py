@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from vmtailor.base.files.portable import FileName
 from vmtailor.base.files.records import Older
 
 #: PATH of a container whose image does not say.
@@ -75,7 +76,7 @@ class ImageConfig:
 # vmtailor/image/3: with `ignored`.
 @dataclass(frozen=True)
 class Image:
-    """A fetched image. `archive` is the absolute path of a flat, uncompressed pax tar: the merged root file system.
+    """A fetched image. `archive` is a flat, uncompressed pax tar: the merged root file system.
     `ignored`: what the image says and engines pass over, each with why."""
 
     SCHEMA: ClassVar[str] = "vmtailor/image/3"
@@ -84,7 +85,7 @@ class Image:
     reference: str
     digest: str  # sha256:… of the manifest; of the flat archive for a plain directory
     config: ImageConfig
-    archive: str
+    archive: FileName
     archive_sha256: str
     entries: int
     unpacked_bytes: int

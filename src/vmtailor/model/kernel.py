@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from vmtailor.base.files.portable import FileName
 from vmtailor.model.margin import Margin
 
 
@@ -23,13 +24,13 @@ class KernelBaseline:
 
     version: str
     release: str
-    vmlinuz: str
-    config: str
-    system_map: str
-    modules_dir: str
-    debug_vmlinux: str
-    debug_modules_dir: str
-    source_dir: str
+    vmlinuz: FileName
+    config: FileName
+    system_map: FileName
+    modules_dir: FileName
+    debug_vmlinux: FileName
+    debug_modules_dir: FileName
+    source_dir: FileName
     source_digest: str
     origin: tuple[str, ...]
 
@@ -73,12 +74,12 @@ class KernelFiles:
     SCHEMA: ClassVar[str] = "vmtailor/kernel-files/2"
 
     release: str
-    image: str
+    image: FileName
     image_bytes: int
     zstd_bytes: int | None
     packed_bytes: int
-    config: str
-    system_map: str
+    config: FileName
+    system_map: FileName
     sha256: str
     compiler: str
     objects_compiled: int

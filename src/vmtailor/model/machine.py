@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from vmtailor.base.files.portable import FileName
 from vmtailor.base.files.records import Older
 from vmtailor.model.architecture import Board, named, presumed_name
 
@@ -40,7 +41,7 @@ class DiskMode(StrEnum):
 class Disk:
     """A virtio disk; the first is /dev/vda."""
 
-    path: str
+    path: FileName
     format: DiskFormat = DiskFormat.RAW
     mode: DiskMode = DiskMode.READ_ONLY
 
@@ -134,9 +135,9 @@ class Machine:
 
     board: str
     memory_bytes: int
-    kernel: str | None = None
+    kernel: FileName | None = None
     words: tuple[str, ...] = ()
-    initrd: str | None = None
+    initrd: FileName | None = None
     disks: tuple[Disk, ...] = ()
     network: bool = False
     ports: tuple[PublishedPort, ...] = ()

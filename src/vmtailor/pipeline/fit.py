@@ -153,8 +153,8 @@ def finished(found: Findings[Any], times: Times, folder: Path, begun: Ahead, ask
     verification, plan, exercise = fitted.verification, fitted.plan, subject.inside
     run = FitRun(
         version=__version__,
-        command=options.command,
-        bundle=str(options.out.absolute()),
+        command="",  # what a cached fit is asked for next is not known: bundle_files.place says it
+        bundle=options.out.name,
         reference=subject.reference,
         image_digest=subject.identity,
         image=None,

@@ -103,7 +103,7 @@ class ImageSubject(Subject[ImageSeen]):
 
     @property
     def description(self) -> bytes:
-        return records.to_bytes(self.image)
+        return records.to_bytes(replace(self.image, archive=""))
 
     @property
     def inside(self) -> Exercise:

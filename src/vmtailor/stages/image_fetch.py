@@ -325,8 +325,7 @@ def _save(
 
 
 def _stored(folder: Path) -> Image:
-    image = records.load(Image, folder / _RECORD)
-    return replace(image, archive=str((folder / _ARCHIVE).absolute()))
+    return records.load(Image, folder / _RECORD)
 
 
 def kept(key: str, archive_sha256: str, store: Store) -> Image | None:
@@ -338,8 +337,8 @@ def kept(key: str, archive_sha256: str, store: Store) -> Image | None:
     found = records.load(Image, folder / _RECORD)
     if found.archive_sha256 != archive_sha256:
         return None
-    store.used(folder / found.archive)
-    return replace(found, archive=str((folder / found.archive).absolute()))
+    store.used(found.archive)
+    return found
 
 
 def kept_for(files: BundleFolder, store: Store) -> Image | None:

@@ -175,7 +175,8 @@ def test_json_is_one_document(tmp_path: Path) -> None:
 def test_compare_refuses_what_is_not_alike() -> None:
     one = results()
     full = replace(one, runs=(replace(one.runs[0], quick=False),))
-    other = replace(one, runs=(replace(one.runs[0], image_digest="sha256:1"),))
+    there = replace(HOST, name="there")
+    other = replace(one, runs=(replace(one.runs[0], image_digest="sha256:1", host=there),))
     for second, words in ((full, "quick form"), (other, "different images"), (BenchResults("0"), "holds no run")):
         with pytest.raises(UserInputError, match=words):
             pairs(one, second)
@@ -213,6 +214,36 @@ def test_images_of_other_processors_are_compared_and_each_row_says_so(tmp_path: 
     assert shown.exit_code == 0 and shown.output.count("other image") >= 6 and "Two images" in shown.output
     document = json.loads(said("compare", str(tmp_path / "a.json"), str(tmp_path / "b.json"), "--json").stdout)
     assert document["pairs"][0]["other_image"] is True
+
+
+def test_two_images_of_one_host_are_compared_by_name(tmp_path: Path) -> None:
+    one = results().runs[0]
+    lean = replace(one, image_digest="sha256:" + 64 * "1", options=(("image", "oci:lean"),))
+    records.save(BenchResults("0", (one, lean)), tmp_path / "both.json")
+    shown = said("compare", str(tmp_path / "both.json"))
+    assert shown.exit_code == 0 and "oci:lean (111111111111)" in shown.output
+    assert "Two images: that they hold the same is not checked." in shown.output
+    document = json.loads(said("compare", str(tmp_path / "both.json"), "--json").stdout)
+    assert document["pairs"][0]["images"][1] == "oci:lean (111111111111)"
+    # Beside another measurement of both, each image goes with itself.
+    found, _ = pairs(BenchResults("0", (one, lean)), BenchResults("0", (lean, one)))
+    assert [pair.other_image for pair in found] == [False, False]
+
+
+def test_several_images_are_measured_one_after_the_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    out, asked = tmp_path / "b.json", list[str]()
+
+    def measured(job: BenchJob, *_: object, **__: object) -> BenchResults:
+        asked.append(job.reference)
+        before = records.load(BenchResults, out).runs if out.is_file() else ()
+        run = replace(results().runs[0], image_digest=f"sha256:{len(asked)}", options=(("image", job.reference),))
+        records.save(found := BenchResults("0", (*before, run)), out)
+        return found
+
+    monkeypatch.setattr(bench_command, "measure", measured)
+    ended = said("startup", "--image", "oci:full,oci:lean", "--image", "oci:full", "-o", str(out))
+    assert ended.exit_code == 0 and asked == ["oci:full", "oci:lean"]
+    assert "Two images" in ended.output and "oci:full (1)" in ended.output and "oci:lean (2)" in ended.output
 
 
 def test_a_host_is_called_by_a_digest_that_stays_and_says_nothing_else(tmp_path: Path) -> None:

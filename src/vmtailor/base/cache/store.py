@@ -20,7 +20,7 @@ from vmtailor.base.cache import lock_holder
 from vmtailor.base.cache import users as store_use
 from vmtailor.base.disk_full import disk_full_is_a_host_error
 from vmtailor.base.errors import HostError
-from vmtailor.base.files import durable, temporary
+from vmtailor.base.files import durable, portable, temporary
 from vmtailor.base.files.digests import sha256_of
 
 #: Every bit that is somebody else's.
@@ -165,6 +165,7 @@ class Store:
                 self._root.mkdir(mode=stat.S_IRWXU, parents=True, exist_ok=True)
                 self._root.chmod(stat.S_IRWXU)
             store_use.announce(self._root)
+            portable.announce(self._root)
             self._checked = True
         return self._root
 

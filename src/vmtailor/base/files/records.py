@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import portable
 from vmtailor.base.files.regular_files import read_regular, write_atomic
 from vmtailor.base.notation import encoded_json
 from vmtailor.base.text import plain
@@ -54,17 +55,18 @@ def from_bytes(
 
 
 def save(record: Any, path: Path, *, private: bool = False) -> None:
-    """Write a record so that a reader sees the old file or the new one, never half of it. `private` as for
-    `write_atomic`."""
-    write_atomic(path, to_bytes(record), private=private)
+    """Write a record so that a reader sees the old file or the new one, never half of it. Its names of files are
+    relative where it lies in a cache (base/files/portable.py). `private` as for `write_atomic`."""
+    write_atomic(path, to_bytes(portable.relative(record, path)), private=private)
 
 
 def load(kind: type[T], path: Path) -> T:
-    """Read a record from a file. Raises UserInputError when it is missing, no file, of another schema or damaged."""
+    """Read a record from a file, its names of files absolute. Raises UserInputError when it is missing, no file, of
+    another schema or damaged."""
     try:
         data = read_regular(path, "the record", MOST_BYTES, hint="check the path")
     except UserInputError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             raise UserInputError(f"{path} does not exist", hint="check the path") from None
         raise
-    return from_bytes(kind, data, str(path))
+    return portable.resolved(from_bytes(kind, data, str(path)), path)

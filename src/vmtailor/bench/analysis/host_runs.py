@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from vmtailor.base.errors import UserInputError
 from vmtailor.bench.analysis.cells import Against, Cell, CellKey, cells_of, set_against
 from vmtailor.bench.analysis.schedule import LEFT_OUT
-from vmtailor.bench.model.results import BenchResults, HostRun
+from vmtailor.bench.model.results import IMAGE, BenchResults, HostRun
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Compared:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two runs that are compared. `other_image`: their images differ, each made for its own processor. A digest cannot
-    tell whether they hold the same files."""
+    """Two runs that are compared. `other_image`: their images differ: each is made for its own processor, or they are
+    two of one host, such as a lean and a full one. A digest cannot tell whether they hold the same files."""
 
     before: HostRun
     after: HostRun
@@ -38,7 +38,7 @@ class Pair:
 def pairs(before: BenchResults, after: BenchResults | None = None) -> tuple[list[Pair], list[str]]:
     """Return the pairs of runs to compare, and in words the runs that cannot be. Each run of the second file goes with
     that of the same host in the first, or with every run there. In a single file, each run goes with its first. Raises
-    UserInputError where no pair can be compared: other forms, or other images of the same kind of processor."""
+    UserInputError where no pair can be compared: other forms, or other images on two hosts of one kind of processor."""
     earlier, later = (before.runs, after.runs) if after is not None else (before.runs[:1], before.runs[1:])
     if not earlier or not later:
         what = "a file holds no run" if after is not None else "the file holds one run: there is nothing to compare"
@@ -47,11 +47,14 @@ def pairs(before: BenchResults, after: BenchResults | None = None) -> tuple[list
     for right in later:
         able = [left for left in earlier if not _unlike(left, right)]
         own = [left for left in able if left.host.id == right.host.id]
-        found += [Pair(left, right) for left in own or able]
+        alike = [left for left in own if left.image_digest == right.image_digest]
+        found += [Pair(left, right) for left in alike or own or able]
         if not able:
             lacking.append((right, _unlike(earlier[-1], right)))
     if not found:
-        raise UserInputError(lacking[-1][1], hint="measure both alike, with one image (--image)")
+        raise UserInputError(
+            lacking[-1][1], hint="measure both alike: with one image (--image), or both images on one host"
+        )
     return found, [f"{right.host.id}: {why}" for right, why in lacking]
 
 
@@ -59,9 +62,16 @@ def _unlike(left: HostRun, right: HostRun) -> str:
     """Return why two runs cannot be compared; empty when they can."""
     if left.quick != right.quick:
         return "one side is of the quick form, whose tests are shorter"
-    if left.image_digest != right.image_digest and left.host.architecture == right.host.architecture:
-        return "the sides are of different images"
+    others = left.host.id != right.host.id and left.host.architecture == right.host.architecture
+    if left.image_digest != right.image_digest and others:
+        return "the sides are of different images, on two hosts"
     return ""
+
+
+def image_of(run: HostRun) -> str:
+    """Return the image of a run as it was asked for, with the beginning of its digest."""
+    name = dict(run.options).get(IMAGE, "image")
+    return f"{name} ({run.image_digest.removeprefix('sha256:')[:12]})"
 
 
 def compared(before: HostRun, after: HostRun) -> list[Compared]:

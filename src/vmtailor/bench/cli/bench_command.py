@@ -150,8 +150,13 @@ def bench(
         Option(name="--require-kvm", type=bool, help="End with 3 if KVM does not work: machines are to be timed."),
     ] = False,
     image: Annotated[
-        str, Option(name="--image", help="Use this image, which must hold /bench (make bench-image); it runs as root.")
-    ] = BENCH_IMAGE,
+        Sequence[str],
+        Option(
+            name="--image", many=True, commas=True,
+            help="Use this image, which must hold /bench (make bench-image), as root; compare several with the first. "
+            "Repeat it, or use commas.",
+        ),
+    ] = (BENCH_IMAGE,),
     out: Annotated[
         Path | None,
         replace(PAGE_OUT, help=f"Write results, or the page of report, to this file. Default: {RESULTS}, which grows."),
@@ -199,7 +204,7 @@ def bench(
         quick=quick,
         seed=seed_of(seed, file),
         out=str(file),
-        reference=image,
+        reference=image[0],
         only=tuple(name.strip() for name in only.split(",")) if only else (),
         unixbench_source=str(unixbench_source or ""),
         iozone_source=str(iozone_source or ""),
@@ -212,7 +217,9 @@ def bench(
         one_boot=one_boot,
         starts=starts,
     )
-    found = measure(job, Store(), insides=tuple(inside), require_kvm=require_kvm, programs=dict(program))
+    for one in dict.fromkeys(image):
+        asked = replace(job, reference=one)
+        found = measure(asked, Store(), insides=tuple(inside), require_kvm=require_kvm, programs=dict(program))
     printed.note(f"written: {file}")
     if csv is not None:
         saved_results.write_csv(found, csv)
@@ -220,6 +227,8 @@ def bench(
         printed.json_bytes([to_bytes(found)])
     else:
         show(found)
+        if len(set(image)) > 1:
+            saved_results.compare((file,), json=False)
 
 
 def suites_of(what: str) -> tuple[SuiteName, ...]:

@@ -11,7 +11,7 @@ from vmtailor.bench.analysis import data_n, starts_within
 from vmtailor.bench.analysis.cells import Against, Cell, cells_of, compared_with
 from vmtailor.bench.analysis.figure_parts import is_part
 from vmtailor.bench.analysis.heat_map import SHADES, Degraded, HeatMap, heat_maps
-from vmtailor.bench.analysis.host_runs import Compared, Pair
+from vmtailor.bench.analysis.host_runs import Compared, Pair, image_of
 from vmtailor.bench.analysis.phrases import ISOLATION, amount, isolation_row, records_of, title_of
 from vmtailor.bench.analysis.scenarios import ScenarioAdvice
 from vmtailor.bench.analysis.unixbench_index import (
@@ -149,8 +149,9 @@ def show_compared(pair: Pair, found: Sequence[Compared]) -> None:
     """Show two runs, cell by cell."""
     console = for_table()
     before, after = pair.before, pair.after
-    console.print(Text.assemble(("before ", "dim"), (before.host.id, "bold")))
-    console.print(Text.assemble(("after  ", "dim"), (after.host.id, "bold")))
+    for side, run in (("before", before), ("after ", after)):
+        image = f", {image_of(run)}" if pair.other_image else ""
+        console.print(Text.assemble((f"{side} ", "dim"), (run.host.id, "bold"), image))
     rows: list[tuple[str | Text, ...]] = []
     for one in found:
         key, change = one.key, one.change
@@ -169,8 +170,9 @@ def show_compared(pair: Pair, found: Sequence[Compared]) -> None:
     if before.host.id != after.host.id:
         console.print("Two hosts: a ratio tells of both machines, not of the runtime alone.", style="yellow")
     if pair.other_image:
-        kinds = f"{before.host.architecture} and {after.host.architecture}"
-        console.print(Text(f"Two images, for {kinds}: that they hold the same is not checked.", style="yellow"))
+        kinds = tuple(dict.fromkeys((before.host.architecture, after.host.architecture)))
+        words = f", for {' and '.join(kinds)}" if len(kinds) > 1 else ""
+        console.print(Text(f"Two images{words}: that they hold the same is not checked.", style="yellow"))
 
 
 def _median(cell: Cell | None) -> Text:

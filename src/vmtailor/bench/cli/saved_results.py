@@ -15,7 +15,7 @@ from vmtailor.base.files import records, regular_files
 from vmtailor.base.files.records import to_bytes
 from vmtailor.base.text import plain
 from vmtailor.bench.analysis import scenarios
-from vmtailor.bench.analysis.host_runs import Compared, compared, merged, pairs
+from vmtailor.bench.analysis.host_runs import Compared, compared, image_of, merged, pairs
 from vmtailor.bench.analysis.samples_csv import csv_of
 from vmtailor.bench.analysis.weighted_ranks import advise as analyse
 from vmtailor.bench.analysis.weighted_ranks import parse_weights, require_measured
@@ -94,6 +94,7 @@ def compare(files: Sequence[Path], *, json: bool) -> None:
                         "before": one.before.host.id,
                         "after": one.after.host.id,
                         "other_image": one.other_image,
+                        "images": [image_of(run) for run in (one.before, one.after)],
                         "cells": [_document(cell) for cell in compared(one.before, one.after)],
                     }
                     for one in found

@@ -13,6 +13,8 @@ TestKey = tuple[str, str, int, str]
 CLOCK = "instruction clock"
 #: Variant of instances at once within a machine: their rates are by its virtual time, not by real seconds.
 VIRTUAL = "our set, 1 copy, virtual time"
+#: Fact of a run that names its image, as it was asked for.
+IMAGE = "image"
 
 
 class SuiteName(StrEnum):

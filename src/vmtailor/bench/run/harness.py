@@ -28,6 +28,7 @@ from vmtailor.bench.analysis.cells import NATIVE
 from vmtailor.bench.analysis.schedule import PlannedTrial, Schedule, is_way, lasting, plan, plan_lines
 from vmtailor.bench.model.job import BENCH_IMAGE, VM, BenchJob
 from vmtailor.bench.model.results import (
+    IMAGE,
     VIRTUAL,
     BenchFailure,
     BenchFigure,
@@ -140,7 +141,7 @@ def _trials(
     job = run.job
     identities = tuple(run.identities.values())
     left_out = [f"{one.runtime}: {one.missing or one.problem}" for one in identities if one.missing or one.problem]
-    facts = [(results_file.REPEAT, str(job.repeat)), *_descriptions(job)]
+    facts = [(results_file.REPEAT, str(job.repeat)), (IMAGE, job.reference), *_descriptions(job)]
     left_out += cannot_tell(job)
     for name in job.suites:
         left_out += SUITES[name].left_out(job) if job.runtimes else ()

@@ -13,7 +13,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.bench.analysis.host_runs import with_earlier
 from vmtailor.bench.model.job import BenchJob
-from vmtailor.bench.model.results import BenchResults, HostRun, RuntimeIdentity
+from vmtailor.bench.model.results import IMAGE, BenchResults, HostRun, RuntimeIdentity
 from vmtailor.bench.suites.bench_run import RUN_OVER
 
 #: The option that may change from one run to the next.
@@ -75,7 +75,7 @@ def _changed(before: HostRun, identities: Iterable[RuntimeIdentity], options: It
     found += [
         f"{name} was {known[name]}, and is {text}"
         for name, text in options
-        if name != REPEAT and known.get(name, text) != text
+        if name not in (REPEAT, IMAGE) and known.get(name, text) != text
     ]
     return found
 

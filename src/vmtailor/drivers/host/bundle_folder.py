@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import dot_config, plain_files, records
+from vmtailor.base.files import dot_config, plain_files, portable, records
 from vmtailor.base.files.digests import sha256_of_rest
 from vmtailor.base.natives import mark_addresses
 from vmtailor.base.text import plain
@@ -157,7 +157,7 @@ class SavedFolder(ABC):
         """Return the record of a container's trace. Raises UserInputError for what no trace says."""
         found = self.record(Trace, TRACED)
         bundle_values.require_trace(found, self.path / TRACED)
-        return found
+        return portable.within(found, self.store.root)
 
     @cached_property
     def system(self) -> System:

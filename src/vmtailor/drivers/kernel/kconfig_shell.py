@@ -28,6 +28,8 @@ TOOLS = {
 #: Those that make for the kernel, and not for this host; and LLVM's in their place.
 _TARGET = ("CC", "LD", "AR", "NM", "OBJCOPY")
 _LLVM = {"CC": "clang", "LD": "ld.lld", "AR": "llvm-ar", "NM": "llvm-nm", "OBJCOPY": "llvm-objcopy"}
+#: Stands for the place of the tree in what is kept.
+_TREE = "$(srctree)"
 _PASSED_ON = ("PATH", "HOME", "TMPDIR", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN")
 
 
@@ -82,8 +84,8 @@ class KconfigShell:
         if source_id:
             asked = (tools["CC"], tools["LD"], "pahole", "rustc", "bindgen")
             versions = "\n".join(self._first_line([tool, "--version"]) for tool in asked)
-            key = digest("kconfig-shell/3", family.name, source_id, str(self.source), versions)
-            told = {name: value for name, value in self.env.items() if name not in self._base}
+            key = digest("kconfig-shell/4", family.name, source_id, versions)
+            told = {name: self._told(value) for name, value in self.env.items() if name not in self._base}
             self.key = (key, json.dumps(told, sort_keys=True))
             store = store or Store()
             self._file = store.path("kconfig-shell", key) / "answers.json"
@@ -98,7 +100,7 @@ class KconfigShell:
             return ""
 
     def __call__(self, command: str) -> str:
-        known = self._answers.get(command)
+        known = self._answers.get(asked := self._told(command))
         if known is None:
             with temporary.held_folder() as scratch:
                 try:
@@ -110,9 +112,14 @@ class KconfigShell:
                 # On a full disk a compiler can do nothing, and the command hides why: that is no answer to keep.
                 temporary.require_room(scratch)
             known = "\n".join(finished.text.splitlines()).rstrip("\n").replace("\n", " ")
-            self._answers[command] = known
+            known = self._told(known)
+            self._answers[asked] = known
             self._new = True
-        return known
+        return known.replace(_TREE, str(self.source))
+
+    def _told(self, text: str) -> str:
+        """Return a text with the tree's place left out: answers hold wherever it lies."""
+        return text.replace(str(self.source), _TREE)
 
     def close(self) -> None:
         """Save the answers for the next time."""

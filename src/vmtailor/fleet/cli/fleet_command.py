@@ -123,7 +123,9 @@ def fleet(
         list_command.show(Path(what or ""), json=json)
     elif action is FleetAction.CERTIFICATES:
         made = certificate_files.make(Path(what or ""))
-        output.say(f"{made.folder}: give this folder, and no other, to the scheduler, the workers and the clients")
+        output.say(
+            f"{made.folder}: good until {certificate_files.ends(made.folder):%Y-%m-%d}; keep ca-key.pem to yourself"
+        )
     elif action is FleetAction.SCHEDULER:
         from vmtailor.fleet.run import scheduler
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+from vmtailor.base.files.portable import FileWords
 from vmtailor.model.boots.exits import MonitorCost
 from vmtailor.model.boots.load_result import LoadResult
 from vmtailor.model.machine import Clock
@@ -109,7 +110,7 @@ class Boot:
     outcome: Outcome
     milestones: tuple[Milestone, ...]
     seconds: float
-    command: str = ""
+    command: FileWords = ""
     failures: tuple[str, ...] = ()
     phases: tuple[PhaseCounts, ...] = ()
     functions: tuple[FunctionCost, ...] = ()

@@ -3,74 +3,170 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 from vmtailor.base import output
 from vmtailor.base.errors import UserInputError
-from vmtailor.fleet.cli import list_command
 from vmtailor.fleet.model import addresses
 from vmtailor.fleet.run import certificates as certificate_files
-from vmtailor.fleet.run import engine_extra, scheduler
+from vmtailor.fleet.run import clusters, engine_extra
 from vmtailor.model.option import Option
-from vmtailor.model.option_rows import JSON
+from vmtailor.model.option_rows import DRY_RUN, JSON
+
+#: The remote cache of all processes that this one starts.
+REMOTE_CACHE = "VMTAILOR_REMOTE_CACHE"
 
 
 class FleetAction(StrEnum):
     LIST = "list"
-    CERTIFICATES = "certificates"
+    FIT = "fit"
+    VERIFY = "verify"
+    REFIT = "refit"
+    STATUS = "status"
+    WORKER = "worker"
     SCHEDULER = "scheduler"
+    CERTIFICATES = "certificates"
 
 
-#: The options that each action takes, beside WHAT.
-TAKES: dict[FleetAction, frozenset[str]] = {
-    FleetAction.LIST: frozenset({"--json"}),
-    FleetAction.CERTIFICATES: frozenset(),
-    FleetAction.SCHEDULER: frozenset({"--listen", "--certificates"}),
+_CLUSTER = frozenset({"--on", "--certificates", "--remote-cache", "--failed-only", "--json"})
+#: What each action is about, and the options that it takes.
+TAKES: dict[FleetAction, tuple[str, frozenset[str]]] = {
+    FleetAction.LIST: ("a list of images", frozenset({"--json"})),
+    FleetAction.FIT: ("a list of images", _CLUSTER | {"--out", "--authfile"}),
+    FleetAction.VERIFY: ("the folder of a fleet", _CLUSTER - {"--certificates"}),
+    FleetAction.REFIT: (
+        "the folder of a fleet",
+        (_CLUSTER - {"--failed-only"}) | {"--kernel", "--dry-run", "--authfile"},
+    ),
+    FleetAction.STATUS: ("the folder of a fleet", frozenset({"--json"})),
+    FleetAction.WORKER: ("the address of a scheduler", frozenset({"--slots", "--certificates", "--remote-cache"})),
+    FleetAction.SCHEDULER: ("", frozenset({"--listen", "--certificates"})),
+    FleetAction.CERTIFICATES: ("a folder for them", frozenset()),
 }
 
 
 def fleet(
     action: Annotated[
-        FleetAction, Option(name="ACTION", type=FleetAction, help="Choose list, certificates or scheduler.")
+        FleetAction,
+        Option(
+            name="ACTION", type=FleetAction,
+            help="Choose list, fit, verify, refit, status, worker, scheduler or certificates.",
+        ),
     ],
     what: Annotated[
         str | None,
-        Option(name="WHAT", help="With list, the list of images; with certificates, the folder that they go to."),
+        Option(
+            name="WHAT",
+            help="Name the list (list, fit), the fleet's folder (verify, refit, status), the scheduler's address "
+            "(worker), or a new folder (certificates).",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        Option(name="--out", short="-o", type=Path, help="Write the bundles, their record and their page here."),
+    ] = None,
+    on: Annotated[
+        str | None,
+        Option(
+            name="--on", metavar="CLUSTER",
+            help="Work on local:N, N slots of this host, or on the scheduler at tls://HOST:PORT. Default: local:1.",
+        ),
+    ] = None,
+    failed_only: Annotated[
+        bool, Option(name="--failed-only", type=bool, help="Work on those alone that have failed.")
+    ] = False,
+    kernel: Annotated[
+        str | None, Option(name="--kernel", help="Fit again on this kernel: a series such as 6.1, or a release.")
+    ] = None,
+    dry_run: Annotated[bool, DRY_RUN] = False,
+    slots: Annotated[
+        int | None,
+        Option(
+            name="--slots", type=int, least=1, most=clusters.MOST_SLOTS, help="Do so many tasks at a time. Default: 1."
+        ),
     ] = None,
     listen: Annotated[
-        str, Option(name="--listen", metavar="ADDRESS", help="Listen here. Default: tls://127.0.0.1:8786.")
-    ] = "",
+        str | None, Option(name="--listen", metavar="ADDRESS", help="Listen here. Default: tls://127.0.0.1:8786.")
+    ] = None,
     certificates: Annotated[
         Path | None,
         Option(name="--certificates", type=Path, metavar="DIR", help="Prove who we are by this fleet's certificates."),
     ] = None,
+    authfile: Annotated[
+        Path | None,
+        Option(name="--authfile", type=Path, help="Give workers the credentials of registries in this file."),
+    ] = None,
+    remote_cache: Annotated[
+        str | None,
+        Option(name="--remote-cache", metavar="URL", help="Share results with other hosts through this cache."),
+    ] = None,
     json: Annotated[bool, JSON] = False,
 ) -> None:  # fmt: skip
-    """Fit many images on many machines, and keep their bundles up to date."""
+    """Fit many images on many machines, and keep their bundles up to date.
+
+    fit and refit go on from what is done: finished images are left, and finished stages are found in the caches."""
     engine_extra.require()
-    given = {"--listen": bool(listen), "--certificates": certificates is not None, "--json": json}
-    for name, is_given in given.items():
-        if is_given and name not in TAKES[action]:
-            raise UserInputError(f"fleet {action} has no {name}", hint="leave it out")
+    given = {
+        "--out": out, "--on": on, "--failed-only": failed_only, "--kernel": kernel, "--dry-run": dry_run,
+        "--slots": slots, "--listen": listen, "--certificates": certificates, "--authfile": authfile,
+        "--remote-cache": remote_cache, "--json": json,
+    }  # fmt: skip
+    _require_taken(action, what, [name for name, value in given.items() if value])
+    if remote_cache:
+        os.environ[REMOTE_CACHE] = remote_cache
     if action is FleetAction.LIST:
-        list_command.show(Path(_required(action, what, "a list of images")), json=json)
+        from vmtailor.fleet.cli import list_command
+
+        list_command.show(Path(what or ""), json=json)
     elif action is FleetAction.CERTIFICATES:
-        made = certificate_files.make(Path(_required(action, what, "a folder")))
+        made = certificate_files.make(Path(what or ""))
         output.say(
             f"{made.folder}: good until {certificate_files.ends(made.folder):%Y-%m-%d}; keep ca-key.pem to yourself"
         )
-    else:
-        if what:
-            raise UserInputError("fleet scheduler takes no WHAT", hint="--listen says where it listens")
+    elif action is FleetAction.SCHEDULER:
+        from vmtailor.fleet.run import scheduler
+
         at = addresses.parse(listen or addresses.Address(addresses.LOOPBACK).text)
-        if certificates is None:
-            raise UserInputError("fleet scheduler needs --certificates", hint="vmtailor fleet certificates DIR")
-        scheduler.serve(at, certificate_files.found(certificates), output.say)
+        scheduler.serve(at, certificate_files.found(_certificates(action, certificates)), output.say)
+    elif action is FleetAction.WORKER:
+        from vmtailor.fleet.cli import fleet_worker
+
+        fleet_worker.work(what or "", _certificates(action, certificates), slots or 1)
+    else:
+        from vmtailor.fleet.cli import fleet_work
+
+        asked = fleet_work.WorkOptions(
+            on or clusters.USUAL, certificates, authfile, failed_only, dry_run, kernel or "", json
+        )
+        folder = Path(what or "")
+        if action is FleetAction.FIT:
+            if out is None:
+                raise UserInputError("fleet fit needs -o DIR", hint=f"vmtailor fleet fit {folder} -o DIR")
+            fleet_work.fit(folder, out, asked)
+        else:
+            {
+                FleetAction.VERIFY: fleet_work.verify,
+                FleetAction.REFIT: fleet_work.refit,
+                FleetAction.STATUS: fleet_work.status,
+            }[action](folder, asked)
 
 
-def _required(action: FleetAction, what: str | None, thing: str) -> str:
-    if not what:
-        raise UserInputError(f"fleet {action} needs {thing}", hint="vmtailor fleet --help")
-    return what
+def _require_taken(action: FleetAction, what: str | None, given: list[str]) -> None:
+    """Raise UserInputError for options that an action does not take, and without what it is about."""
+    about, takes = TAKES[action]
+    for name in given:
+        if name not in takes:
+            raise UserInputError(f"fleet {action} has no {name}", hint="leave it out")
+    if about and not what:
+        raise UserInputError(f"fleet {action} needs {about}", hint="vmtailor fleet --help")
+    if what and not about:
+        raise UserInputError(f"fleet {action} takes no WHAT", hint="--listen says where it listens")
+
+
+def _certificates(action: FleetAction, folder: Path | None) -> Path:
+    if folder is None:
+        raise UserInputError(f"fleet {action} needs --certificates", hint="vmtailor fleet certificates DIR makes them")
+    return folder

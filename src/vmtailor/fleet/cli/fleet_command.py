@@ -4,18 +4,23 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from vmtailor.base import output
 from vmtailor.base.errors import UserInputError
+from vmtailor.fleet.manifests.manifest_wishes import ManifestWishes
 from vmtailor.fleet.model import addresses
 from vmtailor.fleet.run import certificates as certificate_files
 from vmtailor.fleet.run import clusters, engine_extra
+from vmtailor.model import option_values
 from vmtailor.model.option import Option
-from vmtailor.model.option_rows import DRY_RUN, JSON
+from vmtailor.model.option_rows import CPUS, DRY_RUN, JSON, MEMORY
 
+#: The size of a fleet, unless somebody says another.
+_USUAL = ManifestWishes()
 #: The remote cache of all processes that this one starts.
 REMOTE_CACHE = "VMTAILOR_REMOTE_CACHE"
 
@@ -29,6 +34,7 @@ class FleetAction(StrEnum):
     WORKER = "worker"
     SCHEDULER = "scheduler"
     CERTIFICATES = "certificates"
+    MANIFEST = "manifest"
 
 
 _CLUSTER = frozenset({"--on", "--certificates", "--remote-cache", "--failed-only", "--json"})
@@ -44,7 +50,25 @@ TAKES: dict[FleetAction, tuple[str, frozenset[str]]] = {
     FleetAction.STATUS: ("the folder of a fleet", frozenset({"--json"})),
     FleetAction.WORKER: ("the address of a scheduler", frozenset({"--slots", "--certificates", "--remote-cache"})),
     FleetAction.SCHEDULER: ("", frozenset({"--listen", "--certificates"})),
-    FleetAction.CERTIFICATES: ("a folder for them", frozenset()),
+    FleetAction.CERTIFICATES: ("a folder for them", frozenset({"--san", "--days"})),
+    FleetAction.MANIFEST: (
+        "what is to start it: kubernetes, slurm or systemd",
+        frozenset(
+            {
+                "--out",
+                "--certificates",
+                "--remote-cache",
+                "--slots",
+                "--name",
+                "--image",
+                "--workers",
+                "--cpus",
+                "--memory",
+                "--disk-size",
+                "--limit",
+            }
+        ),
+    ),
 }
 
 
@@ -52,21 +76,24 @@ def fleet(
     action: Annotated[
         FleetAction,
         Option(
-            name="ACTION", type=FleetAction,
-            help="Choose list, fit, verify, refit, status, worker, scheduler or certificates.",
+            name="ACTION", type=FleetAction, metavar="ACTION",
+            help="Choose list, fit, verify, refit, status, worker, scheduler, certificates or manifest.",
         ),
     ],
     what: Annotated[
         str | None,
         Option(
             name="WHAT",
-            help="Name the list (list, fit), the fleet's folder (verify, refit, status), the scheduler's address "
-            "(worker), or a new folder (certificates).",
+            help="Name a list (list, fit), a fleet's folder (verify, refit, status), a scheduler's address (worker), a "
+            "new folder (certificates), or what starts it (manifest).",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        Option(name="--out", short="-o", type=Path, help="Write the bundles, their record and their page here."),
+        Option(
+            name="--out", short="-o", type=Path,
+            help="Write the bundles, their record and their page here, or a manifest's files.",
+        ),
     ] = None,
     on: Annotated[
         str | None,
@@ -103,6 +130,50 @@ def fleet(
         str | None,
         Option(name="--remote-cache", metavar="URL", help="Share results with other hosts through this cache."),
     ] = None,
+    san: Annotated[
+        tuple[str, ...],
+        Option(
+            name="--san", many=True, metavar="HOST",
+            help="Put this name or address of a host into the certificates of what listens. Repeat it for more.",
+        ),
+    ] = (),
+    days: Annotated[
+        int | None,
+        Option(
+            name="--days", type=int, least=1, most=certificate_files.DAYS_MAX,
+            help=f"Make certificates for this many days. Default: {certificate_files.DAYS}.",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, Option(name="--name", help=f"Begin the names of all parts with this. Default: {_USUAL.name}.")
+    ] = None,
+    image: Annotated[
+        str | None,
+        Option(name="--image", metavar="REFERENCE", help="Take vmtailor's own image from there: REGISTRY/NAME:TAG."),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        Option(
+            name="--workers", type=int, least=1, most=1000,
+            help=f"Start this many workers. Default: {_USUAL.workers}.",
+        ),
+    ] = None,
+    cpus: Annotated[int | None, replace(CPUS, help=f"Give each worker this many CPUs. Default: {_USUAL.cpus}.")] = None,
+    memory: Annotated[int | None, replace(MEMORY, help="Give each worker this memory. Default: 8G.")] = None,
+    disk_size: Annotated[
+        int | None,
+        Option(
+            name="--disk-size", read=option_values.parse_room,
+            help="Give the cache of each worker this room, such as 100G. Default: 60G.",
+        ),
+    ] = None,
+    limit: Annotated[
+        float | None,
+        Option(
+            name="--limit", metavar="TIME", read=option_values.parse_duration,
+            help="End scheduler and workers after this time, such as 8h. Default: 12h.",
+        ),
+    ] = None,
     json: Annotated[bool, JSON] = False,
 ) -> None:  # fmt: skip
     """Fit many images on many machines, and keep their bundles up to date.
@@ -112,9 +183,21 @@ def fleet(
     given = {
         "--out": out, "--on": on, "--failed-only": failed_only, "--kernel": kernel, "--dry-run": dry_run,
         "--slots": slots, "--listen": listen, "--certificates": certificates, "--authfile": authfile,
-        "--remote-cache": remote_cache, "--json": json,
+        "--remote-cache": remote_cache, "--san": san, "--days": days, "--name": name, "--image": image,
+        "--workers": workers, "--cpus": cpus, "--memory": memory, "--disk-size": disk_size, "--limit": limit,
+        "--json": json,
     }  # fmt: skip
     _require_taken(action, what, [name for name, value in given.items() if value])
+    if action is FleetAction.MANIFEST:
+        from vmtailor.fleet.cli import manifest_command
+
+        asked_for: dict[str, Any] = {
+            "name": name, "image": image, "workers": workers, "cpus": cpus, "memory_bytes": memory,
+            "disk_bytes": disk_size, "limit_s": limit, "slots": slots, "cache_url": remote_cache,
+            "certificates": None if certificates is None else str(certificates),
+        }  # fmt: skip
+        wishes = ManifestWishes(**{key: value for key, value in asked_for.items() if value is not None})
+        return manifest_command.show(what or "", wishes, out)
     if remote_cache:
         os.environ[REMOTE_CACHE] = remote_cache
     if action is FleetAction.LIST:
@@ -122,7 +205,7 @@ def fleet(
 
         list_command.show(Path(what or ""), json=json)
     elif action is FleetAction.CERTIFICATES:
-        made = certificate_files.make(Path(what or ""))
+        made = certificate_files.make(Path(what or ""), days or certificate_files.DAYS, san)
         output.say(
             f"{made.folder}: good until {certificate_files.ends(made.folder):%Y-%m-%d}; keep ca-key.pem to yourself"
         )

@@ -9,8 +9,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-from vmtailor.base import output
+from vmtailor.base import near_names, output
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.text import plain
 from vmtailor.fleet.manifests.manifest_wishes import ManifestWishes
 from vmtailor.fleet.model import addresses
 from vmtailor.fleet.run import certificates as certificate_files
@@ -72,11 +73,18 @@ TAKES: dict[FleetAction, tuple[str, frozenset[str]]] = {
 }
 
 
+def _action(text: str) -> FleetAction:
+    if text not in set(FleetAction):
+        known = near_names.or_else(text, FleetAction, f"choose {', '.join(FleetAction)}")
+        raise UserInputError(f"vmtailor fleet has no action '{plain(text)[:40]}'", hint=known)
+    return FleetAction(text)
+
+
 def fleet(
     action: Annotated[
         FleetAction,
         Option(
-            name="ACTION", type=FleetAction, metavar="ACTION",
+            name="ACTION", read=_action, suggests=tuple(FleetAction),
             help="Choose list, fit, verify, refit, status, worker, scheduler, certificates or manifest.",
         ),
     ],

@@ -44,7 +44,7 @@ def toolchain_of(plan: Plan) -> make.Toolchain:
 def cached(plan: Plan, source_digest: str, store: Store) -> KernelFiles | None:
     """Return the kernel of a plan if the cache has it."""
     key = kernel_key(plan, source_digest, toolchain_of(plan))
-    if not store.has(KIND, key):
+    if not store.bring(KIND, key):
         return None
     folder = store.path(KIND, key)
     return located(records.load(KernelFiles, folder / _RECORD), folder)

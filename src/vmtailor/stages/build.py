@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from vmtailor.base import process
-from vmtailor.base.cache import core_booking
-from vmtailor.base.cache.core_booking import Share
+from vmtailor.base.cache import core_bookings
+from vmtailor.base.cache.core_bookings import CoreShare
 from vmtailor.base.cache.store import Store, digest, locked
 from vmtailor.base.errors import BuildError
 from vmtailor.base.files import records
@@ -74,7 +74,7 @@ def build_kernel(
     def fill(folder: Path) -> None:
         store.folder("kernel-build")
         store.used(work)
-        with locked(work.with_suffix(".lock"), "a kernel of this source") as lock, core_booking.booked(Share.ALL):
+        with locked(work.with_suffix(".lock"), "a kernel of this source") as lock, core_bookings.booked(CoreShare.ALL):
             kernel_patches.lay(plan.patches, source_dir, work)
             configured = make.configure(source_dir, work, plan.fragment, toolchain)
             require_nothing_lost(configured, explain or {})

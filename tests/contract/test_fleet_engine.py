@@ -20,7 +20,7 @@ import pytest
 from vmtailor.base.errors import HostError
 from vmtailor.fleet.model.addresses import Address
 from vmtailor.fleet.model.entry import FleetEntry
-from vmtailor.fleet.model.fleet_record import Standing
+from vmtailor.fleet.model.fleet_record import ImageStanding
 from vmtailor.fleet.model.orders import Job, Order
 from vmtailor.fleet.run import certificates, dask_engine, graph, local_cluster
 from vmtailor.fleet.run.conduct import Conductor, Needed
@@ -72,7 +72,7 @@ def conducted(
     return work
 
 
-def standing(work: Graph) -> dict[str, Standing]:
+def standing(work: Graph) -> dict[str, ImageStanding]:
     return {one.entry.name: work.standing(one) for one in work.works}
 
 
@@ -96,8 +96,8 @@ def test_two_hundred_tasks_and_what_dies_costs_the_others_nothing() -> None:
     with cluster(2) as (local, engine):
         work = conducted(local, engine, Graph(entries(*names)), needed=Needed((Hidden("last words"),)))
     found = standing(work)
-    assert {name for name, one in found.items() if one is Standing.FAILED} == {"kill-a", "die-b"}
-    assert len([one for one in found.values() if one is Standing.DONE]) == 90
+    assert {name for name, one in found.items() if one is ImageStanding.FAILED} == {"kill-a", "die-b"}
+    assert len([one for one in found.values() if one is ImageStanding.DONE]) == 90
     for one in work.works[:2]:
         assert one.failure is not None
         assert one.failure[0].value == "trace"
@@ -120,7 +120,7 @@ def test_a_worker_that_is_killed_is_started_again_and_its_task_done_elsewhere() 
                 killed.append(slots[0])
 
         conducted(local, engine, work, kill_one)
-        assert set(standing(work).values()) == {Standing.DONE}
+        assert set(standing(work).values()) == {ImageStanding.DONE}
         assert len(killed) == 3
 
 

@@ -11,7 +11,7 @@ from tests.fakes.program import run_program
 from tests.system.conftest import EXAMPLES, Fitted
 
 from vmtailor.base.files import records
-from vmtailor.fleet.model.fleet_record import FleetRecord, Standing
+from vmtailor.fleet.model.fleet_record import FleetRecord, ImageStanding
 from vmtailor.model.bundle import RUN
 from vmtailor.model.fit_run import FitRun
 
@@ -25,25 +25,26 @@ def test_a_fleet_fits_what_fit_fits_and_one_bad_image_costs_nothing(lighttpd: Fi
     login.write_text(json.dumps({"auths": {"registry.invalid": {"auth": CANARY}}}))
     listed = tmp_path / "list.toml"
     rows = "".join(
-        f'[[image]]\nname = "{name}"\nreference = "oci:{lighttpd.layout}"\nexercise = "{exercise}"\n'
-        for name in ("web", "again")
+        f'[[image]]\nname = "{name}"\nreference = "oci:{lighttpd.layout}"\nexercise = "{exercise}"\n{more}\n'
+        # A symbol is kept that is there: another fit, and the same kernel.
+        for name, more in (("web", 'keep = ["EROFS_FS"]'), ("again", 'keep = ["EROFS_FS"]'), ("known", ""))
     )
     listed.write_text(f'{rows}[[image]]\nname = "gone"\nreference = "oci:{tmp_path}/none"\n')
     out = tmp_path / "out"
-    command = ("fleet", "fit", listed, "-o", out, "--on", "local:2", "--authfile", login, "--json")
+    command = ("fleet", "fit", listed, "-o", out, "--on", "local:2", "--repeat", "2", "--authfile", login, "--json")
     ended = run_program(tmp_path, *command, timeout_s=1200)
     assert ended.code == 1, ended.stderr
     found = records.load(FleetRecord, out / "fleet.json")
-    assert {one.entry.name: one.standing for one in found.images} == {
-        "web": Standing.DONE, "again": Standing.DONE, "gone": Standing.FAILED,
-    }  # fmt: skip
+    standing = {one.entry.name: one.standing for one in found.images}
+    assert standing == dict.fromkeys(("web", "again", "known"), ImageStanding.DONE) | {"gone": ImageStanding.FAILED}
     assert json.loads(ended.stdout)["schema"] == FleetRecord.SCHEMA
     alone = records.load(FitRun, lighttpd.bundle / RUN)
-    for name in ("web", "again"):
+    for name in ("web", "again", "known"):
         run = records.load(FitRun, out / name / RUN)
         assert run.verified
         assert run.plan.fragment == alone.plan.fragment
         assert run.tailored.init_instructions == alone.tailored.init_instructions
+    assert [part.part for part in found.images[2].parts] == ["prepare", "seal"], "its fit is in the cache"
     shared = [part.worker for part in found.images[1].parts if part.part not in ("prepare", "seal")]
     assert shared
     assert not any(shared), "what both want was done once"
@@ -58,4 +59,4 @@ def test_a_fleet_fits_what_fit_fits_and_one_bad_image_costs_nothing(lighttpd: Fi
     assert again.code == 0, again.stderr
     assert records.load(FleetRecord, out / "fleet.json").all_done
     needs = run_program(tmp_path, "fleet", "refit", out, "--kernel", "5.0", "--dry-run")
-    assert needs.stderr.count("5.0 is asked for") == 3
+    assert needs.stderr.count("5.0 is asked for") == 4

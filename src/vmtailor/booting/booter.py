@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from vmtailor.base.cache import core_booking
-from vmtailor.base.cache.core_booking import Share
+from vmtailor.base.cache import core_bookings
+from vmtailor.base.cache.core_bookings import CoreShare
 from vmtailor.base.files import temporary
 from vmtailor.booting import container_boot, signal_boot, system_boot
 from vmtailor.booting.boot_counter import Counting, settling
@@ -35,7 +35,7 @@ def boot(
     always waits for its disks (`settling`)."""
     if counting is None:
         counting = settling(machine)
-    with core_booking.booked(Share.ONE if machine.clock is Clock.INSTRUCTIONS else Share.ALL):
+    with core_bookings.booked(CoreShare.ONE if machine.clock is Clock.INSTRUCTIONS else CoreShare.ALL):
         if isinstance(workload, Exercised):
             return container_boot.boot(machine, workload, scratch, counting, on_progress)
         if isinstance(workload, Attended):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Part(StrEnum):
+class FitPart(StrEnum):
     """The parts of a fit, in an order in which they can be done."""
 
     PREPARE = "prepare"

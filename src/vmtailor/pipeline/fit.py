@@ -47,7 +47,7 @@ def run_fit(options: FitOptions, ask: AskUnits | None = None) -> FitRun:
         key, store = fit_key(subject), subject.store
         # Only what depends on an answer is asked again; everything before and after it is found.
         asks = options.units is UnitsMode.ASK
-        if asks or not store.has("fit", key):
+        if asks or not store.bring("fit", key):
             with temporary.held_folder(subject.scratch) as made:
                 run = _make(subject, times, made, ask)
                 if asks or not run.verified:  # not kept: the next try may go further

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.model.fit_part import Part
+from vmtailor.model.fit_part import FitPart
 from vmtailor.model.fit_run import FitRun
 from vmtailor.model.systems.units import UnitsMode
 from vmtailor.pipeline import fit, fit_sides, kernel_trials, measured_machines, subject_kind
@@ -24,18 +24,18 @@ class PartDone:
     """The end of a part. `keys`: part → its key, of parts that come later. `spare`: parts that need not be done. `run`:
     the record of the whole fit, after `seal`; `fit_key`: by which the cache has it, where it was only kept there."""
 
-    keys: Mapping[Part, str] = field(default_factory=dict)
-    spare: tuple[Part, ...] = ()
+    keys: Mapping[FitPart, str] = field(default_factory=dict)
+    spare: tuple[FitPart, ...] = ()
     run: FitRun | None = None
     fit_key: str = ""
 
 
-def do(part: Part, options: FitOptions, *, place: bool = True) -> PartDone:
+def do(part: FitPart, options: FitOptions, *, place: bool = True) -> PartDone:
     """Do a part of the fit with these options. Raises what the fit would raise there. `place`: write the bundle at the
     end, and do not only keep it in the cache."""
     if options.units is UnitsMode.ASK:
         raise UserInputError("--units ask needs a terminal to ask at", hint="--units trim tries all of them")
-    if part is Part.SEAL and not place:
+    if part is FitPart.SEAL and not place:
         key, run = fit.keep_fit(options)
         return PartDone(run=run, fit_key=key)
     return _PARTS[part](options)
@@ -44,10 +44,12 @@ def do(part: Part, options: FitOptions, *, place: bool = True) -> PartDone:
 def _prepared(options: FitOptions) -> PartDone:
     with subject_kind.prepare(options) as subject:
         whole = fit.fit_key(subject)
-        keys: dict[Part, str] = dict.fromkeys((Part.BASELINE, Part.PLAN, Part.VERIFY, Part.MEASURE), whole)
+        keys: dict[FitPart, str] = dict.fromkeys(
+            (FitPart.BASELINE, FitPart.PLAN, FitPart.VERIFY, FitPart.MEASURE), whole
+        )
         if subject.store.has("fit", whole):
-            return PartDone(keys, tuple(part for part in Part if part not in (Part.PREPARE, Part.SEAL)))
-        return PartDone({**keys, Part.TRACE: subject.trace_key()})
+            return PartDone(keys, tuple(part for part in FitPart if part not in (FitPart.PREPARE, FitPart.SEAL)))
+        return PartDone({**keys, FitPart.TRACE: subject.trace_key()})
 
 
 def _traced(options: FitOptions) -> PartDone:
@@ -66,7 +68,7 @@ def _planned(options: FitOptions) -> PartDone:
     with _found(options) as found:
         key = kernel_trials.kernel_key(found, found.planned())
         is_there = found.subject.store.has(build.KIND, key)
-        return PartDone({Part.KERNEL: key}, (Part.KERNEL,) if is_there else ())
+        return PartDone({FitPart.KERNEL: key}, (FitPart.KERNEL,) if is_there else ())
 
 
 def _compiled(options: FitOptions) -> PartDone:
@@ -80,7 +82,7 @@ def _verified(options: FitOptions) -> PartDone:
         fitted = _fitted(found)
     # The search for what is missing, and what comes after it, is one piece of work.
     goes_on = fitted.verification.passed and options.effort is Effort.NORMAL and not options.tries
-    return PartDone(spare=() if goes_on else (Part.MEASURE,))
+    return PartDone(spare=() if goes_on else (FitPart.MEASURE,))
 
 
 def _measured(options: FitOptions) -> PartDone:
@@ -95,15 +97,15 @@ def _sealed(options: FitOptions) -> PartDone:
     return PartDone(run=fit.run_fit(options))
 
 
-_PARTS: dict[Part, Callable[[FitOptions], PartDone]] = {
-    Part.PREPARE: _prepared,
-    Part.TRACE: _traced,
-    Part.BASELINE: _baseline,
-    Part.PLAN: _planned,
-    Part.KERNEL: _compiled,
-    Part.VERIFY: _verified,
-    Part.MEASURE: _measured,
-    Part.SEAL: _sealed,
+_PARTS: dict[FitPart, Callable[[FitOptions], PartDone]] = {
+    FitPart.PREPARE: _prepared,
+    FitPart.TRACE: _traced,
+    FitPart.BASELINE: _baseline,
+    FitPart.PLAN: _planned,
+    FitPart.KERNEL: _compiled,
+    FitPart.VERIFY: _verified,
+    FitPart.MEASURE: _measured,
+    FitPart.SEAL: _sealed,
 }
 
 

@@ -22,7 +22,7 @@ from vmtailor.stages import build
 def built(findings: Findings[Any], made: Plan) -> KernelFiles:
     """Return the kernel of a plan: compiled, or found in the cache, which is printed once."""
     store, key, source = findings.options.store, kernel_key(findings, made), findings.source
-    if key not in findings.compiled and not store.has(build.KIND, key):
+    if key not in findings.compiled and not store.bring(build.KIND, key):
         findings.compiled.add(key)
     elif key not in findings.compiled and key not in findings.found:
         findings.found.add(key)

@@ -184,7 +184,7 @@ def both(first: MeasureRequest, second: MeasureRequest, begun: Ahead | None = No
 
 def is_measured(asked: MeasureRequest) -> bool:
     """Return whether the cache has a machine's boots."""
-    return all(asked.store.has(kind, asked.key) for kind in _RECORDS)
+    return all(asked.store.bring(kind, asked.key) for kind in _RECORDS)
 
 
 def _joined(found: Counted, asked: MeasureRequest) -> Measured:

@@ -209,7 +209,7 @@ class Subject(ABC, Generic[Seen]):
     def verify(self, found: Findings[Seen], made: Plan, machine: Machine) -> Verification:
         """Return the verification of a machine; one that passes is made once for the same bytes."""
         key = self.verification_key(found, made, machine)
-        if self.store.has("verification", key):
+        if self.store.bring("verification", key):
             return records.load(Verification, self.store.path("verification", key) / _VERIFICATION)
         verification, sure = self.judge(found, made, machine)
         if verification.passed and sure:  # a failure may be the host's: it is asked again

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from vmtailor.base import process
-from vmtailor.base.cache import core_booking
-from vmtailor.base.cache.core_booking import Share
+from vmtailor.base.cache import core_bookings
+from vmtailor.base.cache.core_bookings import CoreShare
 from vmtailor.base.cache.store import Store, digest, locked
 from vmtailor.base.errors import BuildError
 from vmtailor.base.files import records
@@ -44,7 +44,7 @@ def toolchain_of(plan: Plan) -> make.Toolchain:
 def cached(plan: Plan, source_digest: str, store: Store) -> KernelFiles | None:
     """Return the kernel of a plan if the cache has it."""
     key = kernel_key(plan, source_digest, toolchain_of(plan))
-    if not store.has(KIND, key):
+    if not store.bring(KIND, key):
         return None
     folder = store.path(KIND, key)
     return located(records.load(KernelFiles, folder / _RECORD), folder)
@@ -74,7 +74,7 @@ def build_kernel(
     def fill(folder: Path) -> None:
         store.folder("kernel-build")
         store.used(work)
-        with locked(work.with_suffix(".lock"), "a kernel of this source") as lock, core_booking.booked(Share.ALL):
+        with locked(work.with_suffix(".lock"), "a kernel of this source") as lock, core_bookings.booked(CoreShare.ALL):
             kernel_patches.lay(plan.patches, source_dir, work)
             configured = make.configure(source_dir, work, plan.fragment, toolchain)
             require_nothing_lost(configured, explain or {})

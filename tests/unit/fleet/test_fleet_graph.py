@@ -11,31 +11,33 @@ import pytest
 
 from vmtailor.base.errors import HostError
 from vmtailor.fleet.model.entry import FleetEntry
-from vmtailor.fleet.model.fleet_record import Standing
-from vmtailor.fleet.model.orders import Answer, Job, Order, Outcome
+from vmtailor.fleet.model.fleet_record import ImageStanding
+from vmtailor.fleet.model.orders import Job, Order, RunOutcome, TaskAnswer
 from vmtailor.fleet.run import conduct, graph
 from vmtailor.fleet.run.conduct import Conductor, Needed
-from vmtailor.fleet.run.dask_engine import Ended, Seen
-from vmtailor.fleet.run.graph import Graph, Task, Work
+from vmtailor.fleet.run.dask_engine import Ended, SeenSlot
+from vmtailor.fleet.run.graph import Graph, ImageWork, Task
 from vmtailor.fleet.run.task_runner import Hidden
-from vmtailor.model.fit_part import Part
+from vmtailor.model.fit_part import FitPart
 
 
 def entries(*names: str, **more: object) -> list[FleetEntry]:
     return [FleetEntry(name, f"docker://{name}", **more) for name in names]  # type: ignore[arg-type]
 
 
-def usual(order: Order) -> Answer:
+def usual(order: Order) -> TaskAnswer:
     """An answer as the pipeline gives it, with one trace an image and one kernel for all whose name ends alike."""
     name = order.entry.name
-    if order.part is Part.PREPARE:
-        rest = (Part.BASELINE, Part.PLAN, Part.VERIFY, Part.MEASURE)
-        return Answer(Outcome.DONE, ((Part.TRACE, f"t-{name}"), *((part, f"f-{name}") for part in rest)), seconds=1.0)
-    if order.part is Part.PLAN:
-        return Answer(Outcome.DONE, ((Part.KERNEL, f"k-{name[-1]}"),), seconds=1.0)
-    if order.part is Part.SEAL:
-        return Answer(Outcome.DONE, verified=True, figures=(("kernel_bytes", 1),), seconds=1.0)
-    return Answer(Outcome.DONE, seconds=1.0)
+    if order.part is FitPart.PREPARE:
+        rest = (FitPart.BASELINE, FitPart.PLAN, FitPart.VERIFY, FitPart.MEASURE)
+        return TaskAnswer(
+            RunOutcome.DONE, ((FitPart.TRACE, f"t-{name}"), *((part, f"f-{name}") for part in rest)), seconds=1.0
+        )
+    if order.part is FitPart.PLAN:
+        return TaskAnswer(RunOutcome.DONE, ((FitPart.KERNEL, f"k-{name[-1]}"),), seconds=1.0)
+    if order.part is FitPart.SEAL:
+        return TaskAnswer(RunOutcome.DONE, verified=True, figures=(("kernel_bytes", 1),), seconds=1.0)
+    return TaskAnswer(RunOutcome.DONE, seconds=1.0)
 
 
 @dataclass
@@ -43,15 +45,15 @@ class FakeEngine:
     """An engine with so many slots. `does`: what a run answers. `kills`: part → times that its worker dies of it."""
 
     count: int = 2
-    does: Callable[[Order], Answer] = usual
+    does: Callable[[Order], TaskAnswer] = usual
     begun: list[tuple[str, Order, str]] = field(default_factory=list)
     running: dict[str, tuple[Order, str]] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     off: list[str] = field(default_factory=list)
     needed: list[tuple[Sequence[Hidden], Hidden | None]] = field(default_factory=list)
 
-    def slots(self, *, now: bool = False) -> tuple[Seen, ...]:
-        return tuple(Seen(f"tls://w{number}", f"w{number}", "d") for number in range(self.count))
+    def slots(self, *, now: bool = False) -> tuple[SeenSlot, ...]:
+        return tuple(SeenSlot(f"tls://w{number}", f"w{number}", "d") for number in range(self.count))
 
     def begin(self, name: str, order: Order, worker: str, secrets: Sequence[Hidden], login: Hidden | None) -> None:
         assert worker not in {one for _, one in self.running.values()}, "one task a slot"
@@ -82,11 +84,11 @@ def conducted(work: Graph, engine: FakeEngine) -> Graph:
     return work
 
 
-def standing(work: Graph) -> dict[str, Standing]:
+def standing(work: Graph) -> dict[str, ImageStanding]:
     return {one.entry.name: work.standing(one) for one in work.works}
 
 
-def parts(engine: FakeEngine) -> Counter[Part]:
+def parts(engine: FakeEngine) -> Counter[FitPart]:
     return Counter(order.part for _, order, _ in engine.begun)
 
 
@@ -94,40 +96,42 @@ def test_every_part_of_an_image_is_done_after_those_before_it() -> None:
     engine = FakeEngine(1)
     work = conducted(Graph(entries("a")), engine)
     order = [one.part for _, one, _ in engine.begun]
-    assert sorted(order) == sorted(Part)
+    assert sorted(order) == sorted(FitPart)
     for part, before in graph.FIT.items():
         assert all(order.index(one) < order.index(part) for one in before)
-    assert standing(work) == {"a": Standing.DONE}
+    assert standing(work) == {"a": ImageStanding.DONE}
     assert work.works[0].sealed is not None
 
 
 def test_two_images_that_want_one_kernel_compile_it_once() -> None:
     engine = FakeEngine(3)
     work = conducted(Graph(entries("one-x", "two-x", "three-y")), engine)
-    assert parts(engine) == Counter(dict.fromkeys(Part, 3) | {Part.KERNEL: 2})
-    assert [one.took[Part.KERNEL][1] == "" for one in work.works].count(True) == 1
-    assert set(standing(work).values()) == {Standing.DONE}
+    assert parts(engine) == Counter(dict.fromkeys(FitPart, 3) | {FitPart.KERNEL: 2})
+    assert [one.took[FitPart.KERNEL][1] == "" for one in work.works].count(True) == 1
+    assert set(standing(work).values()) == {ImageStanding.DONE}
 
 
 def test_two_entries_of_one_image_share_all_but_what_is_written() -> None:
-    def same(order: Order) -> Answer:
-        if order.part is Part.PREPARE:
-            keys = tuple((part, "same") for part in Part if part not in (Part.PREPARE, Part.KERNEL, Part.SEAL))
-            return Answer(Outcome.DONE, keys)
+    def same(order: Order) -> TaskAnswer:
+        if order.part is FitPart.PREPARE:
+            keys = tuple(
+                (part, "same") for part in FitPart if part not in (FitPart.PREPARE, FitPart.KERNEL, FitPart.SEAL)
+            )
+            return TaskAnswer(RunOutcome.DONE, keys)
         return usual(order)
 
     engine = FakeEngine(2, same)
     conducted(Graph(entries("a-x", "b-x")), engine)
-    once = dict.fromkeys(Part, 1)
-    assert parts(engine) == Counter(once | {Part.PREPARE: 2, Part.SEAL: 2})
+    once = dict.fromkeys(FitPart, 1)
+    assert parts(engine) == Counter(once | {FitPart.PREPARE: 2, FitPart.SEAL: 2})
 
 
 def test_a_finished_fit_is_only_written() -> None:
-    spare = tuple(part for part in Part if part not in (Part.PREPARE, Part.SEAL))
-    engine = FakeEngine(1, lambda order: Answer(Outcome.DONE, spare=spare, verified=True))
+    spare = tuple(part for part in FitPart if part not in (FitPart.PREPARE, FitPart.SEAL))
+    engine = FakeEngine(1, lambda order: TaskAnswer(RunOutcome.DONE, spare=spare, verified=True))
     work = conducted(Graph(entries("a")), engine)
-    assert [one.part for _, one, _ in engine.begun] == [Part.PREPARE, Part.SEAL]
-    assert standing(work) == {"a": Standing.DONE}
+    assert [one.part for _, one, _ in engine.begun] == [FitPart.PREPARE, FitPart.SEAL]
+    assert standing(work) == {"a": ImageStanding.DONE}
 
 
 def test_the_highest_priority_comes_first_then_the_first_in_the_list() -> None:
@@ -141,50 +145,50 @@ def test_the_highest_priority_comes_first_then_the_first_in_the_list() -> None:
 def test_a_shared_kernel_has_the_priority_of_the_most_urgent_image() -> None:
     work = Graph([*entries("a-x", "b-y"), *entries("c-x", priority=9)])
     for one in work.works:
-        one.done.update((Part.PREPARE, Part.TRACE, Part.BASELINE))
-    tasks = [Task(Part.KERNEL, "y", [work.works[1]]), Task(Part.KERNEL, "x", [work.works[0], work.works[2]])]
+        one.done.update((FitPart.PREPARE, FitPart.TRACE, FitPart.BASELINE))
+    tasks = [Task(FitPart.KERNEL, "y", [work.works[1]]), Task(FitPart.KERNEL, "x", [work.works[0], work.works[2]])]
     assert min(tasks, key=Task.order).key == "x"
 
 
 def test_an_image_that_cannot_be_fitted_costs_the_others_nothing() -> None:
-    def does(order: Order) -> Answer:
+    def does(order: Order) -> TaskAnswer:
         if order.entry.name == "bad":
-            return Answer(Outcome.FAILED, says="not there", hint="check it", log="words")
+            return TaskAnswer(RunOutcome.FAILED, says="not there", hint="check it", log="words")
         return usual(order)
 
     engine = FakeEngine(2, does)
     work = conducted(Graph(entries("a", "bad", "c")), engine)
-    assert standing(work) == {"a": Standing.DONE, "bad": Standing.FAILED, "c": Standing.DONE}
+    assert standing(work) == {"a": ImageStanding.DONE, "bad": ImageStanding.FAILED, "c": ImageStanding.DONE}
     failure = work.works[1].failure
     assert failure is not None
-    assert (failure[0], failure[1].says) == (Part.PREPARE, "not there")
-    assert parts(engine)[Part.PREPARE] == 3  # an error of its own is not tried again
+    assert (failure[0], failure[1].says) == (FitPart.PREPARE, "not there")
+    assert parts(engine)[FitPart.PREPARE] == 3  # an error of its own is not tried again
 
 
 def test_one_that_does_not_work_in_its_machine_has_failed_and_is_sealed() -> None:
-    def does(order: Order) -> Answer:
-        if order.part is Part.VERIFY:
-            return Answer(Outcome.DONE, spare=(Part.MEASURE,))
-        if order.part is Part.SEAL:
-            return Answer(Outcome.DONE, verified=False, says="it crashed")
+    def does(order: Order) -> TaskAnswer:
+        if order.part is FitPart.VERIFY:
+            return TaskAnswer(RunOutcome.DONE, spare=(FitPart.MEASURE,))
+        if order.part is FitPart.SEAL:
+            return TaskAnswer(RunOutcome.DONE, verified=False, says="it crashed")
         return usual(order)
 
     engine = FakeEngine(1, does)
     work = conducted(Graph(entries("a")), engine)
-    assert standing(work) == {"a": Standing.FAILED}
-    assert Part.MEASURE not in parts(engine)
+    assert standing(work) == {"a": ImageStanding.FAILED}
+    assert FitPart.MEASURE not in parts(engine)
 
 
 def test_a_task_that_kills_its_worker_ends_after_three_runs_and_no_other_is_blamed() -> None:
-    def does(order: Order) -> Answer:
-        if order.entry.name == "killer" and order.part is Part.TRACE:
-            return Answer(Outcome.DIED, says="its process died", log="last words")
+    def does(order: Order) -> TaskAnswer:
+        if order.entry.name == "killer" and order.part is FitPart.TRACE:
+            return TaskAnswer(RunOutcome.DIED, says="its process died", log="last words")
         return usual(order)
 
     engine = FakeEngine(3, does)
     work = conducted(Graph(entries("a", "killer", "c")), engine)
-    assert standing(work) == {"a": Standing.DONE, "killer": Standing.FAILED, "c": Standing.DONE}
-    runs = [one for _, one, _ in engine.begun if one.entry.name == "killer" and one.part is Part.TRACE]
+    assert standing(work) == {"a": ImageStanding.DONE, "killer": ImageStanding.FAILED, "c": ImageStanding.DONE}
+    runs = [one for _, one, _ in engine.begun if one.entry.name == "killer" and one.part is FitPart.TRACE]
     assert len(runs) == graph.STRIKES
     assert all(one.failure is None for one in work.works if one.entry.name != "killer")
     failure = work.works[1].failure
@@ -195,60 +199,60 @@ def test_a_task_that_kills_its_worker_ends_after_three_runs_and_no_other_is_blam
 def test_a_run_that_died_is_tried_elsewhere_first() -> None:
     died: list[str] = []
 
-    def does(order: Order) -> Answer:
-        if order.part is Part.TRACE and len(died) < 2:
+    def does(order: Order) -> TaskAnswer:
+        if order.part is FitPart.TRACE and len(died) < 2:
             died.append("x")
-            return Answer(Outcome.DIED)
+            return TaskAnswer(RunOutcome.DIED)
         return usual(order)
 
     engine = FakeEngine(3, does)
     work = conducted(Graph(entries("a")), engine)
-    workers = [worker for _, order, worker in engine.begun if order.part is Part.TRACE]
+    workers = [worker for _, order, worker in engine.begun if order.part is FitPart.TRACE]
     assert len(set(workers)) == 3
-    assert standing(work) == {"a": Standing.DONE}
+    assert standing(work) == {"a": ImageStanding.DONE}
 
 
 def test_on_one_worker_it_is_tried_there_again() -> None:
-    answers = iter([Answer(Outcome.HOST, says="no space"), Answer(Outcome.DIED)])
+    answers = iter([TaskAnswer(RunOutcome.HOST, says="no space"), TaskAnswer(RunOutcome.DIED)])
 
-    def does(order: Order) -> Answer:
-        return next(answers, usual(order)) if order.part is Part.PREPARE else usual(order)
+    def does(order: Order) -> TaskAnswer:
+        return next(answers, usual(order)) if order.part is FitPart.PREPARE else usual(order)
 
-    assert standing(conducted(Graph(entries("a")), FakeEngine(1, does))) == {"a": Standing.DONE}
+    assert standing(conducted(Graph(entries("a")), FakeEngine(1, does))) == {"a": ImageStanding.DONE}
 
 
 def test_a_run_that_was_called_off_counts_nothing() -> None:
-    answers = iter([Answer(Outcome.NEVER)] * 5)
+    answers = iter([TaskAnswer(RunOutcome.NEVER)] * 5)
 
-    def does(order: Order) -> Answer:
-        return next(answers, usual(order)) if order.part is Part.TRACE else usual(order)
+    def does(order: Order) -> TaskAnswer:
+        return next(answers, usual(order)) if order.part is FitPart.TRACE else usual(order)
 
-    assert standing(conducted(Graph(entries("a")), FakeEngine(2, does))) == {"a": Standing.DONE}
+    assert standing(conducted(Graph(entries("a")), FakeEngine(2, does))) == {"a": ImageStanding.DONE}
 
 
 def test_a_limit_ends_the_image_whose_it_is_alone() -> None:
     slow, quick = entries("slow", limit_s=2.0)[0], entries("quick")[0]
 
-    def does(order: Order) -> Answer:
+    def does(order: Order) -> TaskAnswer:
         answer = usual(order)
-        if order.entry.name == "slow" and order.part is Part.TRACE:
+        if order.entry.name == "slow" and order.part is FitPart.TRACE:
             assert order.limit_s is not None
             assert order.limit_s <= 1.0
-            return Answer(Outcome.LATE, seconds=order.limit_s)
+            return TaskAnswer(RunOutcome.LATE, seconds=order.limit_s)
         return answer
 
     work = conducted(Graph([slow, quick]), FakeEngine(2, does))
-    assert standing(work) == {"slow": Standing.FAILED, "quick": Standing.DONE}
+    assert standing(work) == {"slow": ImageStanding.FAILED, "quick": ImageStanding.DONE}
     failure = work.works[0].failure
     assert failure is not None
     assert failure[1].says == "it took longer than its limit of 2 s"
 
 
 def test_a_shared_task_has_the_limit_of_the_most_patient() -> None:
-    one, other = Work(0, entries("a", limit_s=5.0)[0]), Work(1, entries("b", limit_s=50.0)[0])
-    assert Task(Part.KERNEL, "k", [one, other]).limit_s == 50.0
-    assert Task(Part.KERNEL, "k", [one, Work(2, entries("c")[0])]).limit_s is None
-    assert Task(Part.KERNEL, "k", [one]).limit_s == 5.0
+    one, other = ImageWork(0, entries("a", limit_s=5.0)[0]), ImageWork(1, entries("b", limit_s=50.0)[0])
+    assert Task(FitPart.KERNEL, "k", [one, other]).limit_s == 50.0
+    assert Task(FitPart.KERNEL, "k", [one, ImageWork(2, entries("c")[0])]).limit_s is None
+    assert Task(FitPart.KERNEL, "k", [one]).limit_s == 5.0
 
 
 def test_what_only_a_failed_image_waits_for_is_not_begun_and_what_runs_is_called_off() -> None:
@@ -262,10 +266,10 @@ def test_what_only_a_failed_image_waits_for_is_not_begun_and_what_runs_is_called
     first, second = (work.next_for(name, ["w0", "w1"], 0.0) for name in ("w0", "w1"))
     assert first is not None
     assert second is not None
-    work.ended(first, Answer(Outcome.FAILED, says="no"))
+    work.ended(first, TaskAnswer(RunOutcome.FAILED, says="no"))
     assert second.works == []
     assert not work.is_over  # until the other run has ended
-    work.ended(second, Answer(Outcome.NEVER))
+    work.ended(second, TaskAnswer(RunOutcome.NEVER))
     assert work.is_over
 
 
@@ -292,7 +296,7 @@ def test_nobody_able_is_said_with_what_they_lack(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_is_interrupted_is_called_off() -> None:
-    def does(order: Order) -> Answer:
+    def does(order: Order) -> TaskAnswer:
         raise KeyboardInterrupt
 
     engine = FakeEngine(2, does)
@@ -304,5 +308,5 @@ def test_what_is_interrupted_is_called_off() -> None:
 def test_a_large_fleet_is_conducted_quickly() -> None:
     engine = FakeEngine(50)
     work = conducted(Graph(entries(*(f"i{number}" for number in range(500)))), engine)
-    assert set(standing(work).values()) == {Standing.DONE}
-    assert parts(engine)[Part.KERNEL] == 10
+    assert set(standing(work).values()) == {ImageStanding.DONE}
+    assert parts(engine)[FitPart.KERNEL] == 10

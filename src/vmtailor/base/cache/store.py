@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from vmtailor.base import concurrency, output
-from vmtailor.base.cache import lock_holder
+from vmtailor.base.cache import lock_holder, remote
 from vmtailor.base.cache import users as store_use
 from vmtailor.base.disk_full import disk_full_is_a_host_error
 from vmtailor.base.errors import HostError
@@ -152,8 +152,10 @@ def writing(parts: Mapping[str, bytes]) -> Callable[[Path], None]:
 class Store:
     """Folders under `root/KIND/KEY`. `get` fills a missing one through a temporary folder and a rename."""
 
-    def __init__(self, root: Path | None = None) -> None:
+    def __init__(self, root: Path | None = None, *, remote: bool = True) -> None:
+        """`remote`: look in the remote cache, too, where there is one."""
         self._root = root or cache_root()
+        self._remote = remote
         self._checked = False
 
     @property
@@ -201,12 +203,22 @@ class Store:
         store_use.used(path)
         return True
 
+    def bring(self, kind: str, key: str) -> bool:
+        """Return whether the folder for `key` is here, or now is, since the remote cache has it. Nothing is made."""
+        try:
+            self.get(kind, key, _nowhere)
+        except _Nowhere:
+            return False
+        return True
+
     def get(self, kind: str, key: str, fill: Callable[[Path], None]) -> Path:
-        """Return the folder for `key`; `fill(folder)` makes its contents when it is not there yet. Safe across
-        processes. Raises HostError when it is another user's."""
+        """Return the folder for `key`: the one here, else the remote cache's, else `fill(folder)` makes its contents,
+        which are then uploaded. Safe across processes. Raises HostError when it is another user's."""
         final = self.path(kind, key)
         if self.has(kind, key):
             return final
+        elsewhere = remote.current() if self._remote else None
+        made = False
         with (
             disk_full_is_a_host_error(self.root),
             locked(self.folder("locks") / f"{kind}-{key[:40]}", f"the same {kind.replace('-', ' ')}"),
@@ -214,7 +226,19 @@ class Store:
             if self.has(kind, key):
                 return final
             with temporary.held_folder(self.folder(kind), FILLING) as filling:
-                fill(filling)
+                if elsewhere is None or not elsewhere.fetch(kind, key, filling):
+                    fill(filling)
+                    made = True
                 close_to_others(filling)
                 durable.place(filling, final)
+        if made and elsewhere is not None:
+            elsewhere.publish(kind, key, final)
         return final
+
+
+class _Nowhere(Exception):
+    """The result is in no cache."""
+
+
+def _nowhere(folder: Path) -> None:
+    raise _Nowhere

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.base import process
+from vmtailor.base.cache import remote
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.digests import sha256_of
@@ -91,6 +92,7 @@ def provide(store: Store, given: str) -> SourceTree:
                 f"the kernel source {path} has been built in; building beside it would fail",
                 hint=f"clean it (make -C {path} mrproper), or give another folder",
             )
+        remote.keep_local(f"the kernel source {path} is a folder, known by modification times alone")
         return SourceTree(path, _digest_of_folder(path))
     if not path.is_file():
         raise UserInputError(

@@ -18,7 +18,7 @@ from vmtailor.fleet.run import certificates as certificate_files
 from vmtailor.fleet.run import clusters, engine_extra
 from vmtailor.model import option_values
 from vmtailor.model.option import Option
-from vmtailor.model.option_rows import CPUS, DRY_RUN, JSON, MEMORY
+from vmtailor.model.option_rows import CPUS, DRY_RUN, JSON, MEMORY, REPEAT
 
 #: The size of a fleet, unless somebody says another.
 _USUAL = ManifestWishes()
@@ -42,11 +42,11 @@ _CLUSTER = frozenset({"--on", "--certificates", "--remote-cache", "--failed-only
 #: What each action is about, and the options that it takes.
 TAKES: dict[FleetAction, tuple[str, frozenset[str]]] = {
     FleetAction.LIST: ("a list of images", frozenset({"--json"})),
-    FleetAction.FIT: ("a list of images", _CLUSTER | {"--out", "--authfile"}),
+    FleetAction.FIT: ("a list of images", _CLUSTER | {"--out", "--authfile", "--repeat"}),
     FleetAction.VERIFY: ("the folder of a fleet", _CLUSTER - {"--certificates"}),
     FleetAction.REFIT: (
         "the folder of a fleet",
-        (_CLUSTER - {"--failed-only"}) | {"--kernel", "--dry-run", "--authfile"},
+        (_CLUSTER - {"--failed-only"}) | {"--kernel", "--dry-run", "--authfile", "--repeat"},
     ),
     FleetAction.STATUS: ("the folder of a fleet", frozenset({"--json"})),
     FleetAction.WORKER: ("the address of a scheduler", frozenset({"--slots", "--certificates", "--remote-cache"})),
@@ -116,6 +116,7 @@ def fleet(
     kernel: Annotated[
         str | None, Option(name="--kernel", help="Fit again on this kernel: a series such as 6.1, or a release.")
     ] = None,
+    repeat: Annotated[int | None, REPEAT] = None,
     dry_run: Annotated[bool, DRY_RUN] = False,
     slots: Annotated[
         int | None,
@@ -193,7 +194,7 @@ def fleet(
         "--slots": slots, "--listen": listen, "--certificates": certificates, "--authfile": authfile,
         "--remote-cache": remote_cache, "--san": san, "--days": days, "--name": name, "--image": image,
         "--workers": workers, "--cpus": cpus, "--memory": memory, "--disk-size": disk_size, "--limit": limit,
-        "--json": json,
+        "--json": json, "--repeat": repeat,
     }  # fmt: skip
     _require_taken(action, what, [name for name, value in given.items() if value])
     if action is FleetAction.MANIFEST:
@@ -230,8 +231,9 @@ def fleet(
         from vmtailor.fleet.cli import fleet_work
 
         asked = fleet_work.WorkOptions(
-            on or clusters.USUAL, certificates, authfile, failed_only, dry_run, kernel or "", json
-        )
+            on=on or clusters.USUAL, certificates=certificates, authfile=authfile, failed_only=failed_only,
+            dry_run=dry_run, kernel=kernel or "", json=json, repeat=repeat,
+        )  # fmt: skip
         folder = Path(what or "")
         if action is FleetAction.FIT:
             if out is None:

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from vmtailor.base import figures, output
 from vmtailor.base.terminal import Column, Table, TerminalConsole, Text, box, folding
 from vmtailor.base.text import plural
-from vmtailor.fleet.model.fleet_record import FleetImage, FleetRecord, Standing
-from vmtailor.fleet.run.dask_engine import Seen
+from vmtailor.fleet.model.fleet_record import FleetImage, FleetRecord, ImageStanding
+from vmtailor.fleet.run.dask_engine import SeenSlot
 from vmtailor.fleet.run.graph import Graph
 
 #: Seconds between two tables, and between two lines.
 TABLE_S, LINE_S = 2.0, 60.0
 #: Lines of a terminal that are no image's.
 _OTHERS = 6
-_MARKS = {Standing.DONE: "✓", Standing.FAILED: "✗", Standing.RUNNING: "…", Standing.WAITING: " "}
+_MARKS = {ImageStanding.DONE: "✓", ImageStanding.FAILED: "✗", ImageStanding.RUNNING: "…", ImageStanding.WAITING: " "}
 
 
 class FleetView:
@@ -29,7 +29,7 @@ class FleetView:
         self._shown = 0.0
         self._told: set[str] = set()
 
-    def show(self, work: Graph, slots: Sequence[Seen], record: FleetRecord) -> None:
+    def show(self, work: Graph, slots: Sequence[SeenSlot], record: FleetRecord) -> None:
         """Show how things stand, where it is time for it. What ends is said at once, where there is no terminal."""
         if not self._live:
             self._say_ended(record)
@@ -44,7 +44,7 @@ class FleetView:
     def _say_ended(self, record: FleetRecord) -> None:
         for one in record.images:
             name = one.entry.name
-            if one.standing in (Standing.DONE, Standing.FAILED) and name not in self._told:
+            if one.standing in (ImageStanding.DONE, ImageStanding.FAILED) and name not in self._told:
                 if self._shown:  # else it was so before
                     output.note(f"{_MARKS[one.standing]} {name}" + (f": {one.says}" if one.says else ""))
                 self._told.add(name)
@@ -55,7 +55,7 @@ class FleetView:
         table = Table(
             *folding("image", "stage", "worker"), Column("since", justify="right"), "left", box=box.SIMPLE_HEAD
         )
-        rows = sorted(work.works, key=lambda one: (work.standing(one) is not Standing.RUNNING, one.index))
+        rows = sorted(work.works, key=lambda one: (work.standing(one) is not ImageStanding.RUNNING, one.index))
         room = max(5, console.height - _OTHERS)
         for one in rows[:room]:
             running = work.tasks_of(one)
@@ -63,7 +63,9 @@ class FleetView:
             stage = ", ".join(task.part for task in running) or standing.value
             worker = ", ".join(dict.fromkeys(task.worker for task in running))
             since = figures.seconds(time.monotonic() - min(task.since for task in running)) if running else ""
-            left = "" if standing in (Standing.DONE, Standing.FAILED) else plural(len(work.left(one)), "stage")
+            left = (
+                "" if standing in (ImageStanding.DONE, ImageStanding.FAILED) else plural(len(work.left(one)), "stage")
+            )
             table.add_row(f"{_MARKS[standing]} {one.entry.name}", stage, worker, since, left)
         console.print(table)
         if len(rows) > room:
@@ -74,7 +76,7 @@ class FleetView:
 def line(work: Graph, slots: int) -> str:
     """Return one line about all of it."""
     standings = [work.standing(one) for one in work.works]
-    done, failed = standings.count(Standing.DONE), standings.count(Standing.FAILED)
+    done, failed = standings.count(ImageStanding.DONE), standings.count(ImageStanding.FAILED)
     failures = f", {failed} failed" if failed else ""
     return (
         f"{done} of {plural(len(standings), 'image')} done{failures}; {plural(len(work.running), 'task')} running on "

@@ -22,7 +22,7 @@ from vmtailor.fleet.cli import fleet_view
 from vmtailor.fleet.cli.fleet_view import FleetView
 from vmtailor.fleet.lists import lists
 from vmtailor.fleet.model.entry import FleetEntry
-from vmtailor.fleet.model.fleet_record import FleetImage, FleetRecord, Standing
+from vmtailor.fleet.model.fleet_record import FleetImage, FleetRecord, ImageStanding
 from vmtailor.fleet.model.orders import Job
 from vmtailor.fleet.pages import fleet_page
 from vmtailor.fleet.run import clusters, fleet_folder, fleet_run, login
@@ -41,6 +41,15 @@ class WorkOptions:
     dry_run: bool
     kernel: str
     json: bool
+    repeat: int | None = None
+
+    def job(self, job: Job, folder: Path, list_path: str, entries: Sequence[FleetEntry], **more: Any) -> FleetJob:
+        """Return a job on the cluster that is asked for."""
+        return FleetJob(
+            job=job, path=folder, list_path=list_path, entries=entries, place=clusters.parse(self.on),
+            certificates=self.certificates, needed=login.read(self.authfile), command=_command(), boots=self.repeat,
+            **more,
+        )  # fmt: skip
 
 
 def fit(path: Path, out: Path, asked: WorkOptions) -> None:
@@ -54,28 +63,22 @@ def fit(path: Path, out: Path, asked: WorkOptions) -> None:
 def _fit(folder: Path, list_path: str, entries: Sequence[FleetEntry], asked: WorkOptions) -> None:
     known, tools = fleet_folder.read(folder), fingerprint()
     kept = fleet_folder.kept_images(entries, known, folder, tools.digest, failed_only=asked.failed_only)
-    job = FleetJob(
-        Job.FIT, entries, kept, folder, list_path, clusters.parse(asked.on), asked.certificates, tools,
-        login.read(asked.authfile), _command(),
-    )  # fmt: skip
-    _run(job, asked)
+    _run(asked.job(Job.FIT, folder, list_path, entries, kept=kept, tools=tools), asked)
 
 
 def verify(folder: Path, asked: WorkOptions) -> None:
     """Verify the bundles of a fleet again."""
     known = fleet_folder.required(folder)
-    place = clusters.parse(asked.on)
-    if place.address is not None:
+    if clusters.parse(asked.on).address is not None:
         raise UserInputError(
             "the bundles lie on this host, and a worker elsewhere does not see them", hint="--on local:N"
         )
-    kept = [one for one in known.images if one.standing is not Standing.DONE]
+    kept = [one for one in known.images if one.standing is not ImageStanding.DONE]
     if asked.failed_only:
         kept += [one for one in known.images if one not in kept and one.verified_again is not False]
     entries = [one.entry for one in known.images]
-    job = FleetJob(
-        Job.VERIFY, entries, kept, folder, known.list_path, place, None, fingerprint(), login.read(None), _command(),
-        known,
+    job = asked.job(
+        Job.VERIFY, folder, known.list_path, entries, kept=kept, tools=fingerprint(), before=known
     )  # fmt: skip
     _run(job, asked)
 
@@ -98,17 +101,13 @@ def refit(folder: Path, asked: WorkOptions) -> None:
         for one, entry in zip(known.images, entries, strict=True)
         if one.entry.name not in needs
     ]
-    job = FleetJob(
-        Job.FIT, entries, kept, folder, known.list_path, clusters.parse(asked.on), asked.certificates, tools,
-        login.read(asked.authfile), _command(),
-    )  # fmt: skip
-    _run(job, asked)
+    _run(asked.job(Job.FIT, folder, known.list_path, entries, kept=kept, tools=tools), asked)
 
 
 def _needs(one: FleetImage, folder: Path, known: FleetRecord, tools: str, asked: WorkOptions) -> str:
     """Return why a bundle needs another fit; empty for one that does not."""
-    if one.standing is not Standing.DONE:
-        return "it failed" if one.standing is Standing.FAILED else "it was never finished"
+    if one.standing is not ImageStanding.DONE:
+        return "it failed" if one.standing is ImageStanding.FAILED else "it was never finished"
     bundle = folder / one.entry.name
     if not (bundle / RECORD).is_file():
         return "its bundle is gone"
@@ -144,7 +143,7 @@ def _end(record: FleetRecord, folder: Path, *, json: bool) -> None:
         output.document(_document(record))
     else:
         TerminalConsole().print(fleet_view.table(record))
-    bad = [one for one in record.images if one.standing is not Standing.DONE or one.verified_again is False]
+    bad = [one for one in record.images if one.standing is not ImageStanding.DONE or one.verified_again is False]
     if bad:
         names = ", ".join(one.entry.name for one in bad[:5]) + (", …" if len(bad) > 5 else "")
         raise AnswerNo(

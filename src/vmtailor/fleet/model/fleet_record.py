@@ -13,7 +13,7 @@ from vmtailor.fleet.model.entry import FleetEntry
 RECORD, PAGE, LOGS = "fleet.json", "fleet.html", "logs"
 
 
-class Standing(StrEnum):
+class ImageStanding(StrEnum):
     """The standing of an image."""
 
     WAITING = "waiting"
@@ -37,7 +37,7 @@ class FleetImage:
     `log`: where it failed, why, what to do, and the file with the end of the log. `verified_again`: of `verify`."""
 
     entry: FleetEntry
-    standing: Standing
+    standing: ImageStanding
     kernel: str = ""
     figures: tuple[tuple[str, int], ...] = ()
     parts: tuple[PartRun, ...] = ()
@@ -66,4 +66,4 @@ class FleetRecord:
 
     @property
     def all_done(self) -> bool:
-        return all(one.standing is Standing.DONE and one.verified_again is not False for one in self.images)
+        return all(one.standing is ImageStanding.DONE and one.verified_again is not False for one in self.images)

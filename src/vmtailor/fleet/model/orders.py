@@ -8,13 +8,13 @@ from enum import StrEnum
 from typing import ClassVar
 
 from vmtailor.fleet.model.entry import FleetEntry
-from vmtailor.model.fit_part import Part
+from vmtailor.model.fit_part import FitPart
 
 #: Longest answer, in bytes; longest end of a log in it, in characters.
 MOST_BYTES, MOST_LOG = 10_000, 3000
 
 
-class Outcome(StrEnum):
+class RunOutcome(StrEnum):
     """The ways in which a run of a task ends."""
 
     DONE = "done"
@@ -37,21 +37,22 @@ class Job(StrEnum):
 class Order:
     """An order. `entry`: the image, and how it is fitted. `out`: absolute path of its bundle, which `seal` writes and
     `verify` reads; empty where the fit is left in the cache. `command`: as the bundle's record has it. `limit_s`: the
-    longest that it may take."""
+    longest that it may take. `boots`: of each side, where that is asked for."""
 
     SCHEMA: ClassVar[str] = "vmtailor/fleet-order/1"
 
     job: Job
-    part: Part
+    part: FitPart
     entry: FleetEntry
     out: str = ""
     command: str = ""
     limit_s: float | None = None
+    boots: int | None = None
 
 
 # vmtailor/fleet-answer/1: first.
 @dataclass(frozen=True)
-class Answer:
+class TaskAnswer:
     """The end of a run. `keys`: part → content key, of later parts. `spare`: later parts that need not be done.
     `verified`: whether the container works in its machine, once that is known. `figures`: name → number, after `seal`.
     `fit_key`: the name of the fit in the cache, where it was left there. `says`, `hint`: the error, or the first
@@ -59,9 +60,9 @@ class Answer:
 
     SCHEMA: ClassVar[str] = "vmtailor/fleet-answer/1"
 
-    outcome: Outcome
-    keys: tuple[tuple[Part, str], ...] = ()
-    spare: tuple[Part, ...] = ()
+    outcome: RunOutcome
+    keys: tuple[tuple[FitPart, str], ...] = ()
+    spare: tuple[FitPart, ...] = ()
     verified: bool | None = None
     figures: tuple[tuple[str, int], ...] = ()
     says: str = ""

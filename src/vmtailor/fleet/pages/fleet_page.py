@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vmtailor.base import pages
 from vmtailor.base.files.regular_files import write_atomic
-from vmtailor.fleet.model.fleet_record import PAGE, FleetImage, FleetRecord, Standing
+from vmtailor.fleet.model.fleet_record import PAGE, FleetImage, FleetRecord, ImageStanding
 
 #: Letters of a kernel's key that are shown.
 _SHOWN = 12
@@ -66,7 +66,7 @@ def page(record: FleetRecord, folder: Path) -> str:
 
 def works(image: FleetImage) -> bool:
     """Return whether an image has a machine that works."""
-    return image.standing is Standing.DONE and image.verified_again is not False
+    return image.standing is ImageStanding.DONE and image.verified_again is not False
 
 
 def kernels(record: FleetRecord) -> list[Shared]:
@@ -90,6 +90,7 @@ def _row(one: FleetImage, folder: Path) -> ImageRow:
     report = f"{one.entry.name}/report.html"
     standing = "does not work any more" if one.verified_again is False else one.standing.value
     return ImageRow(
-        one.entry.name, one.entry.reference, standing, report if (folder / report).is_file() else "",
-        one.kernel[:_SHOWN], dict(one.figures), sum(part.seconds for part in one.parts if part.worker),
+        name=one.entry.name, reference=one.entry.reference, standing=standing,
+        link=report if (folder / report).is_file() else "", kernel=one.kernel[:_SHOWN], figures=dict(one.figures),
+        seconds=sum(part.seconds for part in one.parts if part.worker),
     )  # fmt: skip

@@ -14,7 +14,7 @@ from vmtailor.base.text import is_number
 from vmtailor.fleet.model import addresses
 from vmtailor.fleet.model.addresses import Address
 from vmtailor.fleet.run import certificates, dask_engine, local_cluster
-from vmtailor.fleet.run.dask_engine import DaskEngine, Seen
+from vmtailor.fleet.run.dask_engine import DaskEngine, SeenSlot
 from vmtailor.fleet.run.local_cluster import LocalCluster
 from vmtailor.model.host_fingerprint import Fingerprint
 
@@ -28,21 +28,21 @@ TOOLS = "tools"
 
 
 @dataclass(frozen=True)
-class Place:
+class ClusterPlace:
     """`slots`: of this host; 0 where there is a scheduler at an address."""
 
     slots: int = 0
     address: Address | None = None
 
 
-def parse(text: str) -> Place:
+def parse(text: str) -> ClusterPlace:
     """Return the place that a word names. Raises UserInputError."""
     kind, _, count = text.partition(":")
     if kind == "local":
         if not is_number(count) or not 1 <= int(count[:9]) <= MOST_SLOTS:
             raise UserInputError(f"{text[:100]!r} is not a number of slots of this host", hint=_HINT)
-        return Place(int(count))
-    return Place(0, addresses.parse(text))
+        return ClusterPlace(int(count))
+    return ClusterPlace(0, addresses.parse(text))
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class Cluster:
     tools: Fingerprint
     local: LocalCluster | None = None
 
-    def slots(self) -> tuple[Seen, ...]:
+    def slots(self) -> tuple[SeenSlot, ...]:
         """Return the slots that are there, having started again those of ours that died."""
         return self.engine.slots()
 
-    def lacks(self, slot: Seen) -> str:
+    def lacks(self, slot: SeenSlot) -> str:
         """Return why a slot is not able to work for us; empty for one that is."""
         if slot.digest == self.tools.digest[: len(slot.digest)] and slot.digest:
             return ""
@@ -69,7 +69,7 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def reached(place: Place, folder: Path | None, tools: Fingerprint) -> Iterator[Cluster]:
+def reached(place: ClusterPlace, folder: Path | None, tools: Fingerprint) -> Iterator[Cluster]:
     """Reach a cluster, or start one on this host, for as long as the block runs. Raises UserInputError without
     certificates for one elsewhere, HostError where it cannot be reached."""
     with contextlib.ExitStack() as held:

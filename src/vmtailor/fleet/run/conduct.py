@@ -10,8 +10,8 @@ from typing import Protocol
 
 from vmtailor.base.errors import HostError
 from vmtailor.fleet.model.entry import FleetEntry
-from vmtailor.fleet.model.orders import Answer, Order, Outcome
-from vmtailor.fleet.run.dask_engine import Ended, Seen
+from vmtailor.fleet.model.orders import Order, RunOutcome, TaskAnswer
+from vmtailor.fleet.run.dask_engine import Ended, SeenSlot
 from vmtailor.fleet.run.graph import Graph, Task
 from vmtailor.fleet.run.task_runner import Hidden
 
@@ -22,9 +22,9 @@ TICK_S = 1.0
 
 
 class Engine(Protocol):
-    """What carries out the runs of tasks."""
+    """Carries out the runs of tasks."""
 
-    def slots(self, *, now: bool = False) -> tuple[Seen, ...]: ...
+    def slots(self, *, now: bool = False) -> tuple[SeenSlot, ...]: ...
 
     def begin(self, name: str, order: Order, worker: str, secrets: Sequence[Hidden], login: Hidden | None) -> None: ...
 
@@ -35,7 +35,8 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Needed:
-    """What the worker of an entry needs, and no record has: texts that no log shows, and credentials of registries."""
+    """The things that the worker of an entry needs, and no record has: texts that no log shows, and credentials of
+    registries."""
 
     secrets: tuple[Hidden, ...] = ()
     login: Hidden | None = None
@@ -51,9 +52,9 @@ class Conductor:
     engine: Engine
     order: Callable[[Task], Order]
     needed: Callable[[FleetEntry], Needed] = lambda entry: Needed()
-    lacks: Callable[[Seen], str] = lambda slot: ""
+    lacks: Callable[[SeenSlot], str] = lambda slot: ""
     changed: Callable[[bool], None] = lambda ended: None
-    answered: Callable[[Task, Answer], Answer] = lambda task, answer: answer
+    answered: Callable[[Task, TaskAnswer], TaskAnswer] = lambda task, answer: answer
     clock: Callable[[], float] = time.monotonic
     _running: dict[str, Task] = field(default_factory=dict)
 
@@ -80,7 +81,7 @@ class Conductor:
             for name in self._running:
                 self.engine.call_off(name)
 
-    def _fill(self, able: Sequence[Seen]) -> None:
+    def _fill(self, able: Sequence[SeenSlot]) -> None:
         """Give each free slot one task."""
         busy = {task.worker for task in self._running.values()}
         addresses = {one.name: one.address for one in able}
@@ -100,9 +101,9 @@ class Conductor:
             if not task.works:
                 self.engine.call_off(name)
                 del self._running[name]
-                self.graph.ended(task, Answer(Outcome.NEVER))
+                self.graph.ended(task, TaskAnswer(RunOutcome.NEVER))
 
-    def _nobody(self, slots: Sequence[Seen]) -> HostError:
+    def _nobody(self, slots: Sequence[SeenSlot]) -> HostError:
         waiting = len(self.graph.waiting)
         if not slots:
             return HostError(

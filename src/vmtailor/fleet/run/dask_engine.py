@@ -15,7 +15,7 @@ from typing import Any
 from vmtailor.base.errors import HostError
 from vmtailor.base.files import records
 from vmtailor.fleet.model.addresses import Address
-from vmtailor.fleet.model.orders import Answer, Order, Outcome
+from vmtailor.fleet.model.orders import Order, RunOutcome, TaskAnswer
 from vmtailor.fleet.run import engine_settings, worker_slot
 from vmtailor.fleet.run.certificates import Certificates
 from vmtailor.fleet.run.task_runner import Hidden
@@ -32,11 +32,11 @@ class Ended:
     """A run that ended. `name`: of the run."""
 
     name: str
-    answer: Answer
+    answer: TaskAnswer
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenSlot:
     """A slot that is there. `name`: the same after it was started again; `digest`: of its host's tools."""
 
     address: str
@@ -53,11 +53,11 @@ class DaskEngine:
     _futures: dict[str, Any] = field(default_factory=dict)
     _workers: dict[str, str] = field(default_factory=dict)
     _ended: queue.SimpleQueue[str] = field(default_factory=queue.SimpleQueue)
-    _seen: tuple[Seen, ...] = ()
+    _seen: tuple[SeenSlot, ...] = ()
     _looked: float = 0.0
     _answered: float = field(default_factory=time.monotonic)
 
-    def slots(self, *, now: bool = False) -> tuple[Seen, ...]:
+    def slots(self, *, now: bool = False) -> tuple[SeenSlot, ...]:
         """Return the slots that are there; asked for every two seconds, or `now`. Raises HostError where the scheduler
         is gone."""
         if now or time.monotonic() - self._looked >= LOOK_S:
@@ -106,25 +106,25 @@ class DaskEngine:
             for name, worker in list(self._workers.items()):
                 if worker not in there and name in self._futures and self._futures[name].status == "pending":
                     self.call_off(name)
-                    found.append(Ended(name, Answer(Outcome.NEVER, says="its worker left")))
+                    found.append(Ended(name, TaskAnswer(RunOutcome.NEVER, says="its worker left")))
         for one in found:
             self._workers.pop(one.name, None)
         return found
 
-    def _answer(self, future: Any) -> Answer:
+    def _answer(self, future: Any) -> TaskAnswer:
         from distributed.scheduler import KilledWorker
 
         try:
             if future.status == "finished":
-                return records.from_bytes(Answer, future.result(timeout=REACHED_S), "the answer")
+                return records.from_bytes(TaskAnswer, future.result(timeout=REACHED_S), "the answer")
             if future.status == "cancelled":
-                return Answer(Outcome.NEVER, says="it was called off")
+                return TaskAnswer(RunOutcome.NEVER, says="it was called off")
             error = future.exception(timeout=REACHED_S)
         except Exception as failure:
             error = failure
         if isinstance(error, KilledWorker):
-            return Answer(Outcome.DIED, says="its worker died")
-        return Answer(Outcome.HOST, says=f"the engine could not run it: {type(error).__name__}")
+            return TaskAnswer(RunOutcome.DIED, says="its worker died")
+        return TaskAnswer(RunOutcome.HOST, says=f"the engine could not run it: {type(error).__name__}")
 
     def told(self, name: str) -> bytes | None:
         """Return what somebody has told under a name; None for nothing."""
@@ -136,9 +136,9 @@ class DaskEngine:
         self.client.set_metadata(["vmtailor", name], said)
 
 
-def _seen(address: str, known: Mapping[str, Any]) -> Seen:
+def _seen(address: str, known: Mapping[str, Any]) -> SeenSlot:
     name, _, digest = str(known.get("name", address)).partition(DIGEST_MARK)
-    return Seen(address, name.rpartition(STARTS_MARK)[0] or name, digest)
+    return SeenSlot(address, name.rpartition(STARTS_MARK)[0] or name, digest)
 
 
 @contextlib.contextmanager

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an order asks of this host, done by the pipeline: a part of a fit, or a bundle verified."""
+"""Does by the pipeline what an order asks of this host: a part of a fit, or the verification of a bundle."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vmtailor.fleet.model.orders import Answer, Job, Order, Outcome
+from vmtailor.fleet.model.orders import Job, Order, RunOutcome, TaskAnswer
 from vmtailor.model.fit_run import FitRun
 from vmtailor.model.machine import Clock
 from vmtailor.pipeline import fit_parts, reverify
@@ -17,17 +18,14 @@ from vmtailor.pipeline.reverify import VerifyRequest
 MOST_FAILURES = 3
 
 
-def done(order: Order, folder: Path, authfile: Path | None) -> Answer:
+def done(order: Order, folder: Path, authfile: Path | None) -> TaskAnswer:
     """Do what is ordered. `folder`: for the exercise's file. `authfile`: credentials of registries. Raises what `fit`
     and `verify` raise."""
     if order.job is Job.VERIFY:
         return _verified(order)
     end = fit_parts.do(order.part, options_of(order, folder, authfile), place=bool(order.out))
-    told = _told(end.run) if end.run is not None else Answer(Outcome.DONE)
-    return Answer(
-        Outcome.DONE, tuple(end.keys.items()), end.spare, told.verified, told.figures, told.says, told.hint,
-        fit_key=end.fit_key,
-    )  # fmt: skip
+    told = _told(end.run) if end.run is not None else TaskAnswer(RunOutcome.DONE)
+    return replace(told, keys=tuple(end.keys.items()), spare=end.spare, fit_key=end.fit_key)
 
 
 def options_of(order: Order, folder: Path, authfile: Path | None) -> FitOptions:
@@ -47,6 +45,7 @@ def options_of(order: Order, folder: Path, authfile: Path | None) -> FitOptions:
         "cmd": entry.cmd,
         "privileged": entry.privileged,
         "authfile": authfile,
+        "boots": order.boots,
     }
     if entry.exercise:
         asked["exercise_file"] = folder / "exercise.toml"
@@ -61,7 +60,7 @@ def options_of(order: Order, folder: Path, authfile: Path | None) -> FitOptions:
     )
 
 
-def _told(run: FitRun) -> Answer:
+def _told(run: FitRun) -> TaskAnswer:
     """Return what is told of a finished fit."""
     figures = {
         "kernel_bytes": run.tailored.kernel_bytes,
@@ -72,8 +71,8 @@ def _told(run: FitRun) -> Answer:
         "symbols": run.plan.prompted_y,
     }
     failures = run.trials[-1].failures if run.trials and not run.verified else ()
-    return Answer(
-        Outcome.DONE,
+    return TaskAnswer(
+        RunOutcome.DONE,
         verified=run.verified,
         figures=tuple((name, value) for name, value in figures.items() if value is not None),
         says="" if run.verified else "; ".join(failures[:MOST_FAILURES]) or "it does not work in its machine",
@@ -81,7 +80,7 @@ def _told(run: FitRun) -> Answer:
     )
 
 
-def _verified(order: Order) -> Answer:
+def _verified(order: Order) -> TaskAnswer:
     prepared = reverify.prepare(VerifyRequest(Path(order.out), Clock.INSTRUCTIONS))
     found = reverify.verify_prepared(prepared)
-    return Answer(Outcome.DONE, verified=found.passed, says="; ".join(found.failures[:MOST_FAILURES]))
+    return TaskAnswer(RunOutcome.DONE, verified=found.passed, says="; ".join(found.failures[:MOST_FAILURES]))

@@ -14,10 +14,10 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.fleet.model.entry import FleetEntry
-from vmtailor.fleet.model.fleet_record import LOGS, RECORD, FleetImage, FleetRecord, PartRun, Standing
-from vmtailor.fleet.run.graph import Graph, Work
+from vmtailor.fleet.model.fleet_record import LOGS, RECORD, FleetImage, FleetRecord, ImageStanding, PartRun
+from vmtailor.fleet.run.graph import Graph, ImageWork
 from vmtailor.model.bundle import RECORD as BUNDLE_RECORD
-from vmtailor.model.fit_part import Part
+from vmtailor.model.fit_part import FitPart
 
 #: Seconds between two writes of a record, at least.
 _PAUSE_S = 2.0
@@ -54,11 +54,11 @@ class FleetFolder:
         made = replace(self._head, images=tuple(found[name] for name in names if name in found))
         return made if self._before is None else _judged_again(self._before, made)
 
-    def _image(self, work: Work) -> FleetImage:
+    def _image(self, work: ImageWork) -> FleetImage:
         standing = self._graph.standing(work)
         image = FleetImage(
-            work.entry, Standing.WAITING if standing is Standing.RUNNING else standing,
-            kernel=work.keys.get(Part.KERNEL, ""),
+            work.entry, ImageStanding.WAITING if standing is ImageStanding.RUNNING else standing,
+            kernel=work.keys.get(FitPart.KERNEL, ""),
             figures=work.sealed.figures if work.sealed is not None else (),
             parts=tuple(PartRun(part, round(seconds, 3), worker) for part, (seconds, worker) in work.took.items()),
         )  # fmt: skip
@@ -87,10 +87,10 @@ def _judged_again(before: FleetRecord, now: FleetRecord) -> FleetRecord:
     images = []
     for old in before.images:
         new = now.named(old.entry.name)
-        if new is None or new == old or new.standing is Standing.WAITING:
+        if new is None or new == old or new.standing is ImageStanding.WAITING:
             images.append(old)
         else:
-            works = new.standing is Standing.DONE
+            works = new.standing is ImageStanding.DONE
             images.append(replace(old, verified_again=works, says=new.says, hint=new.hint, log=new.log))
     return replace(before, images=tuple(images))
 
@@ -129,7 +129,7 @@ def kept_images(
         if one is None:
             continue
         same = one.entry == entry and known is not None and known.tools == tools and known.version == __version__
-        done = one.standing is Standing.DONE and (path / entry.name / BUNDLE_RECORD).is_file()
-        if (same and done) or (failed_only and one.standing is not Standing.FAILED):
+        done = one.standing is ImageStanding.DONE and (path / entry.name / BUNDLE_RECORD).is_file()
+        if (same and done) or (failed_only and one.standing is not ImageStanding.FAILED):
             kept.append(one)
     return kept

@@ -9,41 +9,41 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vmtailor.fleet.model.entry import FleetEntry
-from vmtailor.fleet.model.fleet_record import Standing
-from vmtailor.fleet.model.orders import Answer, Outcome
-from vmtailor.model.fit_part import Part
+from vmtailor.fleet.model.fleet_record import ImageStanding
+from vmtailor.fleet.model.orders import RunOutcome, TaskAnswer
+from vmtailor.model.fit_part import FitPart
 
 #: Runs of a task that end by its death, or by an error of its host, before it is given up.
 STRIKES = 3
 #: Part → the parts that come before it.
-FIT: Mapping[Part, tuple[Part, ...]] = {
-    Part.PREPARE: (),
-    Part.TRACE: (Part.PREPARE,),
-    Part.BASELINE: (Part.TRACE,),
-    Part.PLAN: (Part.TRACE,),
-    Part.KERNEL: (Part.PLAN,),
-    Part.VERIFY: (Part.KERNEL,),
-    Part.MEASURE: (Part.VERIFY, Part.BASELINE),
-    Part.SEAL: (Part.MEASURE,),
+FIT: Mapping[FitPart, tuple[FitPart, ...]] = {
+    FitPart.PREPARE: (),
+    FitPart.TRACE: (FitPart.PREPARE,),
+    FitPart.BASELINE: (FitPart.TRACE,),
+    FitPart.PLAN: (FitPart.TRACE,),
+    FitPart.KERNEL: (FitPart.PLAN,),
+    FitPart.VERIFY: (FitPart.KERNEL,),
+    FitPart.MEASURE: (FitPart.VERIFY, FitPart.BASELINE),
+    FitPart.SEAL: (FitPart.MEASURE,),
 }
 #: Work of one part: a bundle verified, or fitted again.
-SINGLE: Mapping[Part, tuple[Part, ...]] = {Part.SEAL: ()}
+SINGLE: Mapping[FitPart, tuple[FitPart, ...]] = {FitPart.SEAL: ()}
 
 
 @dataclass(eq=False)
-class Work:
+class ImageWork:
     """One image on its way. `done`: parts that need no more work. `spent_s`: seconds of the runs that it waited for.
     `took`: part → its seconds and its worker, empty where another image's task did it. `failure`: the part and the
     answer that ended it."""
 
     index: int
     entry: FleetEntry
-    done: set[Part] = field(default_factory=set)
-    keys: dict[Part, str] = field(default_factory=dict)
+    done: set[FitPart] = field(default_factory=set)
+    keys: dict[FitPart, str] = field(default_factory=dict)
     spent_s: float = 0.0
-    took: dict[Part, tuple[float, str]] = field(default_factory=dict)
-    failure: tuple[Part, Answer] | None = None
-    sealed: Answer | None = None
+    took: dict[FitPart, tuple[float, str]] = field(default_factory=dict)
+    failure: tuple[FitPart, TaskAnswer] | None = None
+    sealed: TaskAnswer | None = None
 
     @property
     def left_s(self) -> float | None:
@@ -56,11 +56,11 @@ class Task:
     """One task. `works`: those that wait for it, the first one's entry being in its order. `dead`: answers of runs that
     died or that their host failed. `shunned`: workers that failed it."""
 
-    part: Part
+    part: FitPart
     key: str
-    works: list[Work]
+    works: list[ImageWork]
     runs: int = 0
-    dead: list[Answer] = field(default_factory=list)
+    dead: list[TaskAnswer] = field(default_factory=list)
     shunned: set[str] = field(default_factory=set)
     worker: str = ""
     since: float = 0.0
@@ -80,17 +80,17 @@ class Task:
     def order(self) -> tuple[int, int, int]:
         """Return what tasks are sorted by: the highest priority, then the first in the list, its last part."""
         first = min(self.works, key=lambda one: (-one.entry.priority, one.index))
-        return -first.entry.priority, first.index, -list(Part).index(self.part)
+        return -first.entry.priority, first.index, -list(FitPart).index(self.part)
 
 
 class Graph:
     """The work on all images. `needs`: the parts, each with those before it."""
 
-    def __init__(self, entries: Sequence[FleetEntry], needs: Mapping[Part, tuple[Part, ...]] = FIT) -> None:
-        self.works = [Work(index, entry) for index, entry in enumerate(entries)]
+    def __init__(self, entries: Sequence[FleetEntry], needs: Mapping[FitPart, tuple[FitPart, ...]] = FIT) -> None:
+        self.works = [ImageWork(index, entry) for index, entry in enumerate(entries)]
         self._needs = needs
-        self._open: dict[tuple[Part, str], Task] = {}
-        self._answers: dict[tuple[Part, str], Answer] = {}
+        self._open: dict[tuple[FitPart, str], Task] = {}
+        self._answers: dict[tuple[FitPart, str], TaskAnswer] = {}
         #: Waiting tasks, the first ones first. A task may be in it several times: one whose place has changed is stale.
         self._queue: list[tuple[tuple[int, int, int], int, Task]] = []
         self._queued = 0
@@ -109,19 +109,19 @@ class Graph:
     def waiting(self) -> list[Task]:
         return [task for task in self._open.values() if not task.worker]
 
-    def standing(self, work: Work) -> Standing:
+    def standing(self, work: ImageWork) -> ImageStanding:
         """Return how an image stands."""
         if work.failure is not None:
-            return Standing.FAILED
-        if Part.SEAL in work.done:
-            return Standing.DONE
-        return Standing.RUNNING if self.tasks_of(work) else Standing.WAITING
+            return ImageStanding.FAILED
+        if FitPart.SEAL in work.done:
+            return ImageStanding.DONE
+        return ImageStanding.RUNNING if self.tasks_of(work) else ImageStanding.WAITING
 
-    def tasks_of(self, work: Work) -> list[Task]:
+    def tasks_of(self, work: ImageWork) -> list[Task]:
         """Return the running tasks that an image waits for."""
         return [task for task in self.running if work in task.works]
 
-    def left(self, work: Work) -> list[Part]:
+    def left(self, work: ImageWork) -> list[FitPart]:
         """Return the parts of an image that are still to be done."""
         return [part for part in self._needs if part not in work.done]
 
@@ -149,7 +149,7 @@ class Graph:
         self._queued += 1
         heapq.heappush(self._queue, (task.order(), self._queued, task))
 
-    def ended(self, task: Task, answer: Answer) -> None:
+    def ended(self, task: Task, answer: TaskAnswer) -> None:
         """Take the answer of a run."""
         worker, task.worker = task.worker, ""
         for work in task.works:
@@ -157,10 +157,10 @@ class Graph:
         if not task.works:  # nobody wants it any more
             del self._open[task.part, task.key]
             return
-        if answer.outcome is Outcome.NEVER:
+        if answer.outcome is RunOutcome.NEVER:
             self._queue_up(task)
             return
-        if answer.outcome in (Outcome.DIED, Outcome.HOST):
+        if answer.outcome in (RunOutcome.DIED, RunOutcome.HOST):
             task.dead.append(answer)
             task.shunned.add(worker)
             if len(task.dead) < STRIKES:
@@ -168,13 +168,13 @@ class Graph:
                 if task.works:
                     self._queue_up(task)
                 return
-        if answer.outcome is Outcome.LATE:
+        if answer.outcome is RunOutcome.LATE:
             self._out_of_time(task, answer)
             if task.works:
                 self._queue_up(task)
             return
         del self._open[task.part, task.key]
-        if answer.outcome is Outcome.DONE:
+        if answer.outcome is RunOutcome.DONE:
             self._answers[task.part, task.key] = answer
             for number, work in enumerate(task.works):
                 work.took[task.part] = (answer.seconds, worker if number == 0 else "")
@@ -183,26 +183,26 @@ class Graph:
             for work in task.works:
                 self._fail(work, task.part, answer)
 
-    def _out_of_time(self, task: Task, answer: Answer | None = None) -> None:
+    def _out_of_time(self, task: Task, answer: TaskAnswer | None = None) -> None:
         """End the images of a task that have no time left."""
         late = [work for work in task.works if work.left_s is not None and work.left_s <= 0]
         for work in late if late or answer is None else list(task.works):
             said = f"it took longer than its limit of {work.entry.limit_s or 0:.0f} s"
             log = answer.log if answer is not None else task.dead[-1].log
-            self._fail(work, task.part, Answer(Outcome.LATE, says=said, log=log))
+            self._fail(work, task.part, TaskAnswer(RunOutcome.LATE, says=said, log=log))
 
-    def _take(self, work: Work, part: Part, answer: Answer) -> None:
+    def _take(self, work: ImageWork, part: FitPart, answer: TaskAnswer) -> None:
         work.done.add(part)
         work.done.update(answer.spare)
         work.keys.update(answer.keys)
-        if part is Part.SEAL:
+        if part is FitPart.SEAL:
             work.sealed = answer
             if answer.verified is False:
                 work.failure = (part, answer)
         if work.failure is None:
             self._advance(work)
 
-    def _fail(self, work: Work, part: Part, answer: Answer) -> None:
+    def _fail(self, work: ImageWork, part: FitPart, answer: TaskAnswer) -> None:
         """End the work on an image: what only it waits for is not begun."""
         work.failure = (part, answer)
         for name, task in list(self._open.items()):
@@ -211,7 +211,7 @@ class Graph:
             if not task.works and not task.worker:
                 del self._open[name]
 
-    def _advance(self, work: Work) -> None:
+    def _advance(self, work: ImageWork) -> None:
         """Want what can be done now."""
         for part, before in self._needs.items():
             if part in work.done or not work.done.issuperset(before):

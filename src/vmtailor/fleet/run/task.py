@@ -16,29 +16,29 @@ from pathlib import Path
 import msgspec
 
 from vmtailor.base import output
-from vmtailor.base.cache import core_booking
+from vmtailor.base.cache import core_bookings
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, VmtailorError
 from vmtailor.base.files import records, regular_files, temporary
-from vmtailor.fleet.model.orders import Answer, Order, Outcome
+from vmtailor.fleet.model.orders import Order, RunOutcome, TaskAnswer
 from vmtailor.fleet.run import entry_fit
 
 #: Longest message of an error in an answer, in characters.
 _MOST_TEXT = 1500
 
 
-class Given(msgspec.Struct):
-    """What a run gets: the order's record, and credentials of registries as their file has them."""
+class TaskInput(msgspec.Struct):
+    """The input of a run: the order's record, and credentials of registries as their file has them."""
 
     order: bytes
     credentials: str = ""
 
 
-def run(given: Given) -> Answer:
+def run(given: TaskInput) -> TaskAnswer:
     """Do what is ordered, and return its answer, whatever happens."""
     order = records.from_bytes(Order, given.order, "the order")
     store = Store()
-    core_booking.begin(store.folder("locks"))
+    core_bookings.begin(store.folder("locks"))
     try:
         with temporary.held_folder(store.folder("scratch")) as folder:
             authfile = folder / "auth.json" if given.credentials else None
@@ -46,22 +46,24 @@ def run(given: Given) -> Answer:
                 regular_files.write_atomic(authfile, given.credentials.encode(), private=True)
             return entry_fit.done(order, folder, authfile)
     except HostError as error:
-        return _failed(Outcome.HOST, error)
+        return _failed(RunOutcome.HOST, error)
     except VmtailorError as error:
-        return _failed(Outcome.FAILED, error)
+        return _failed(RunOutcome.FAILED, error)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        return Answer(Outcome.HOST, says=f"{where}{error.strerror or error}")
+        return TaskAnswer(RunOutcome.HOST, says=f"{where}{error.strerror or error}")
     except Exception as error:
         output.note(traceback.format_exc())
-        return Answer(Outcome.FAILED, says=f"{type(error).__name__}: {error}"[:_MOST_TEXT], hint="report this bug")
+        return TaskAnswer(
+            RunOutcome.FAILED, says=f"{type(error).__name__}: {error}"[:_MOST_TEXT], hint="report this bug"
+        )
 
 
-def _failed(outcome: Outcome, error: VmtailorError) -> Answer:
+def _failed(outcome: RunOutcome, error: VmtailorError) -> TaskAnswer:
     output.note(f"error: {error.message}")
     if error.details:
         output.note(error.details)
-    return Answer(outcome, says=error.message[:_MOST_TEXT], hint=error.hint[:_MOST_TEXT])
+    return TaskAnswer(outcome, says=error.message[:_MOST_TEXT], hint=error.hint[:_MOST_TEXT])
 
 
 def _cpu_s() -> float:
@@ -77,7 +79,7 @@ def main() -> None:
 
     escape_what_lacks()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    given = msgspec.json.decode(sys.stdin.buffer.read(), type=Given)
+    given = msgspec.json.decode(sys.stdin.buffer.read(), type=TaskInput)
     os.close(sys.stdin.fileno())
     began = time.monotonic()
     answer = run(given)

@@ -19,7 +19,7 @@ from vmtailor.base import concurrency, guard, process
 from vmtailor.base.concurrency import Stop
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, temporary
-from vmtailor.fleet.model.orders import MOST_BYTES, MOST_LOG, Answer, Order, Outcome
+from vmtailor.fleet.model.orders import MOST_BYTES, MOST_LOG, Order, RunOutcome, TaskAnswer
 
 #: The program of a task.
 PROGRAM = (sys.executable, "-P", "-m", "vmtailor.fleet.run.task")
@@ -54,7 +54,7 @@ def run(
     is_called_off: Callable[[], bool] = lambda: False,
     stop: Stop | None = None,
     program: Sequence[str] = PROGRAM,
-) -> Answer:
+) -> TaskAnswer:
     """Run a task to its end, and return its answer. `secrets`: texts that its log must not show. `is_called_off`: asked
     again and again; True ends it. `stop`: ends it, too."""
     began = time.monotonic()
@@ -65,13 +65,13 @@ def run(
         given = msgspec.json.encode({
             "order": records.to_bytes(order), "credentials": credentials.text if credentials is not None else "",
         })  # fmt: skip
-        outcome = Outcome.NEVER
+        outcome = RunOutcome.NEVER
         with contextlib.suppress(concurrency.Stopped):
             outcome = _ran(given, [*program, str(answer_file)], log_file, order.limit_s, is_called_off)
         _wait_for_orphans(before)
         answer = _answer(outcome, answer_file)
         hidden = [one.text for one in (*secrets, *([credentials] if credentials else ())) if one.text]
-        log = _end_of(log_file, hidden) if answer.outcome is not Outcome.DONE else ""
+        log = _end_of(log_file, hidden) if answer.outcome is not RunOutcome.DONE else ""
         says, hint = (_without(text, hidden) for text in (answer.says, answer.hint))
         seconds = answer.seconds or time.monotonic() - began
         return replace(answer, says=says, hint=hint, log=log, seconds=seconds)
@@ -79,7 +79,7 @@ def run(
 
 def _ran(
     given: bytes, argv: list[str], log_file: Path, limit_s: float | None, is_called_off: Callable[[], bool]
-) -> Outcome:
+) -> RunOutcome:
     """Start the process and wait for it; returns how it ended, DONE where it may have answered."""
     end = None if limit_s is None else time.monotonic() + limit_s
     with log_file.open("wb") as log, os.fdopen(os.memfd_create("order"), "w+b") as order:
@@ -88,25 +88,25 @@ def _ran(
         with process.spawn(argv, stdin=order, stdout=log, stderr=log) as running:
             while running.poll() is None:
                 if is_called_off():
-                    return Outcome.NEVER
+                    return RunOutcome.NEVER
                 if end is not None and time.monotonic() >= end:
-                    return Outcome.LATE
+                    return RunOutcome.LATE
                 concurrency.check_stopped()
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     running.wait(_LOOK_S)
-            return Outcome.DONE if running.returncode == 0 else Outcome.DIED
+            return RunOutcome.DONE if running.returncode == 0 else RunOutcome.DIED
 
 
-def _answer(outcome: Outcome, file: Path) -> Answer:
-    if outcome is Outcome.DONE:
+def _answer(outcome: RunOutcome, file: Path) -> TaskAnswer:
+    if outcome is RunOutcome.DONE:
         with contextlib.suppress(UserInputError):
-            answer = records.load(Answer, file)
+            answer = records.load(TaskAnswer, file)
             if file.stat().st_size <= MOST_BYTES:
                 return answer
-            return Answer(Outcome.FAILED, says=f"its answer is longer than {MOST_BYTES} bytes")
-        outcome = Outcome.DIED
-    said = {Outcome.DIED: "its process died", Outcome.LATE: "it took too long"}
-    return Answer(outcome, says=said.get(outcome, ""))
+            return TaskAnswer(RunOutcome.FAILED, says=f"its answer is longer than {MOST_BYTES} bytes")
+        outcome = RunOutcome.DIED
+    said = {RunOutcome.DIED: "its process died", RunOutcome.LATE: "it took too long"}
+    return TaskAnswer(outcome, says=said.get(outcome, ""))
 
 
 def _end_of(log: Path, hidden: Sequence[str]) -> str:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from vmtailor.base import process
-from vmtailor.base.cache import core_booking
-from vmtailor.base.cache.core_booking import CoreBooking, Share
+from vmtailor.base.cache import core_bookings
+from vmtailor.base.cache.core_bookings import CoreBooking, CoreShare
 from vmtailor.base.cache.store import locked
 from vmtailor.base.files import file_lock
 
@@ -23,17 +23,17 @@ def test_as_many_ones_as_there_are_processors_and_all_is_alone(tmp_path: Path) -
     now, most, alone = [0], [0], [True]
     lock = threading.Lock()
 
-    def work(share: Share) -> None:
+    def work(share: CoreShare) -> None:
         with booking.booked(share):
             with lock:
                 now[0] += 1
                 most[0] = max(most[0], now[0])
             time.sleep(0.02)
             with lock:
-                alone[0] = alone[0] and (share is Share.ONE or now[0] == 1)
+                alone[0] = alone[0] and (share is CoreShare.ONE or now[0] == 1)
                 now[0] -= 1
 
-    shares = [Share.ONE, Share.ONE, Share.ALL, Share.ONE, Share.ONE, Share.ALL]
+    shares = [CoreShare.ONE, CoreShare.ONE, CoreShare.ALL, CoreShare.ONE, CoreShare.ONE, CoreShare.ALL]
     threads = [threading.Thread(target=work, args=(share,)) for share in shares]
     for one in threads:
         one.start()
@@ -44,11 +44,11 @@ def test_as_many_ones_as_there_are_processors_and_all_is_alone(tmp_path: Path) -
 
 
 def test_without_a_booking_nothing_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with core_booking.booked(Share.ALL), core_booking.booked(Share.ALL):
+    with core_bookings.booked(CoreShare.ALL), core_bookings.booked(CoreShare.ALL):
         pass
-    monkeypatch.setattr(core_booking, "_booking", [])
-    core_booking.begin(tmp_path, 1)
-    with core_booking.booked(Share.ONE):
+    monkeypatch.setattr(core_bookings, "_booking", [])
+    core_bookings.begin(tmp_path, 1)
+    with core_bookings.booked(CoreShare.ONE):
         assert file_lock.is_held(tmp_path / "cores-0")
         assert not file_lock.is_held(tmp_path / "cores-gate")
     assert not file_lock.is_held(tmp_path / "cores-0")
@@ -57,8 +57,8 @@ def test_without_a_booking_nothing_waits(tmp_path: Path, monkeypatch: pytest.Mon
 def test_what_is_booked_by_a_process_that_dies_is_free(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib, time\n"
-        "from vmtailor.base.cache.core_booking import CoreBooking, Share\n"
-        "with CoreBooking(pathlib.Path(sys.argv[1]), 1).booked(Share.ALL):\n"
+        "from vmtailor.base.cache.core_bookings import CoreBooking, CoreShare\n"
+        "with CoreBooking(pathlib.Path(sys.argv[1]), 1).booked(CoreShare.ALL):\n"
         "    print('held', flush=True); time.sleep(60)\n"
     )
     held = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
@@ -67,7 +67,7 @@ def test_what_is_booked_by_a_process_that_dies_is_free(tmp_path: Path) -> None:
     held.kill()
     held.wait()
     held.stdout.close()
-    with CoreBooking(tmp_path, 1).booked(Share.ONE):
+    with CoreBooking(tmp_path, 1).booked(CoreShare.ONE):
         pass
 
 

@@ -18,8 +18,8 @@ from vmtailor.base import concurrency
 _LOOK_S = 0.05
 
 
-class Share(Enum):
-    """How much of the host a piece of work takes: a counted boot one processor, a compile and a timed boot all."""
+class CoreShare(Enum):
+    """The share of the host that a piece of work takes: a counted boot one processor, a compile and a timed boot all."""
 
     ONE = "one"
     ALL = "all"
@@ -34,12 +34,12 @@ class CoreBooking:
         self._cores = tuple(folder / f"cores-{number}" for number in range(cores))
 
     @contextlib.contextmanager
-    def booked(self, share: Share) -> Iterator[None]:
+    def booked(self, share: CoreShare) -> Iterator[None]:
         """Hold processors while the block runs; waits until they are free. They are free when the process is gone."""
         with contextlib.ExitStack() as held:
             with contextlib.ExitStack() as gate:
                 _wait(gate, (self._gate,))
-                for wanted in [(one,) for one in self._cores] if share is Share.ALL else [self._cores]:
+                for wanted in [(one,) for one in self._cores] if share is CoreShare.ALL else [self._cores]:
                     _wait(held, wanted)
             yield
 
@@ -70,7 +70,7 @@ def begin(folder: Path, cores: int = 0) -> None:
 
 
 @contextlib.contextmanager
-def booked(share: Share) -> Iterator[None]:
+def booked(share: CoreShare) -> Iterator[None]:
     """Hold processors while the block runs, where this process books them. A block waits for no other one within."""
     if not _booking:
         yield

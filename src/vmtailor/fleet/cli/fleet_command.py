@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Annotated
 
 from vmtailor.base import output
+from vmtailor.base.cache import remote
 from vmtailor.base.errors import UserInputError
+from vmtailor.fleet.cli import audit as audit_action
 from vmtailor.fleet.model import addresses
 from vmtailor.fleet.run import certificates as certificate_files
 from vmtailor.fleet.run import clusters, engine_extra
 from vmtailor.model.option import Option
-from vmtailor.model.option_rows import DRY_RUN, JSON, REPEAT
-
-#: The remote cache of all processes that this one starts.
-REMOTE_CACHE = "VMTAILOR_REMOTE_CACHE"
+from vmtailor.model.option_rows import DRY_RUN, JSON, REMOTE_CACHE, REPEAT
+from vmtailor.pipeline import shared_results
 
 
 class FleetAction(StrEnum):
@@ -29,6 +29,7 @@ class FleetAction(StrEnum):
     WORKER = "worker"
     SCHEDULER = "scheduler"
     CERTIFICATES = "certificates"
+    AUDIT = "audit"
 
 
 _CLUSTER = frozenset({"--on", "--certificates", "--remote-cache", "--failed-only", "--json"})
@@ -45,6 +46,7 @@ TAKES: dict[FleetAction, tuple[str, frozenset[str]]] = {
     FleetAction.WORKER: ("the address of a scheduler", frozenset({"--slots", "--certificates", "--remote-cache"})),
     FleetAction.SCHEDULER: ("", frozenset({"--listen", "--certificates"})),
     FleetAction.CERTIFICATES: ("a folder for them", frozenset()),
+    FleetAction.AUDIT: ("", frozenset({"--sample", "--remote-cache", "--json"})),
 }
 
 
@@ -53,7 +55,7 @@ def fleet(
         FleetAction,
         Option(
             name="ACTION", type=FleetAction,
-            help="Choose list, fit, verify, refit, status, worker, scheduler or certificates.",
+            help="Choose list, fit, verify, refit, status, worker, scheduler, certificates or audit.",
         ),
     ],
     what: Annotated[
@@ -100,10 +102,14 @@ def fleet(
         Path | None,
         Option(name="--authfile", type=Path, help="Give workers the credentials of registries in this file."),
     ] = None,
-    remote_cache: Annotated[
-        str | None,
-        Option(name="--remote-cache", metavar="URL", help="Share results with other hosts through this cache."),
+    sample: Annotated[
+        float | None,
+        Option(
+            name="--sample", metavar="PERCENT", read=audit_action.read_share,
+            help="With audit, compile this share of the kernels again, and at least one. Default: 5%.",
+        ),
     ] = None,
+    remote_cache: Annotated[str, REMOTE_CACHE] = "",
     json: Annotated[bool, JSON] = False,
 ) -> None:  # fmt: skip
     """Fit many images on many machines, and keep their bundles up to date.
@@ -114,10 +120,10 @@ def fleet(
         "--out": out, "--on": on, "--failed-only": failed_only, "--kernel": kernel, "--dry-run": dry_run,
         "--slots": slots, "--listen": listen, "--certificates": certificates, "--authfile": authfile,
         "--remote-cache": remote_cache, "--json": json, "--repeat": repeat,
+        "--sample": sample is not None,
     }  # fmt: skip
     _require_taken(action, what, [name for name, value in given.items() if value])
-    if remote_cache:
-        os.environ[REMOTE_CACHE] = remote_cache
+    shared_results.begin(remote_cache)
     if action is FleetAction.LIST:
         from vmtailor.fleet.cli import list_command
 
@@ -127,6 +133,11 @@ def fleet(
         output.say(
             f"{made.folder}: good until {certificate_files.ends(made.folder):%Y-%m-%d}; keep ca-key.pem to yourself"
         )
+    elif action is FleetAction.AUDIT:
+        url = remote_cache or os.environ.get(remote.VARIABLE)
+        if not url:
+            raise UserInputError("fleet audit needs a remote cache (--remote-cache URL)", hint="vmtailor fleet --help")
+        audit_action.audit(url, audit_action.SHARE if sample is None else sample, json=json)
     elif action is FleetAction.SCHEDULER:
         from vmtailor.fleet.run import scheduler
 
@@ -165,7 +176,8 @@ def _require_taken(action: FleetAction, what: str | None, given: list[str]) -> N
     if about and not what:
         raise UserInputError(f"fleet {action} needs {about}", hint="vmtailor fleet --help")
     if what and not about:
-        raise UserInputError(f"fleet {action} takes no WHAT", hint="--listen says where it listens")
+        hint = "--listen says where it listens" if action is FleetAction.SCHEDULER else "leave it out"
+        raise UserInputError(f"fleet {action} takes no WHAT", hint=hint)
 
 
 def _certificates(action: FleetAction, folder: Path | None) -> Path:

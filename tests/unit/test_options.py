@@ -335,6 +335,7 @@ UNLIKE = {
     "--image": "`bench` compares several, `export` names one",
     "--repeat": "`bench` has no -n, which would read like its --n",
     "--for": "`explain` asks for one processor, `fit` names targets",
+    "--sample": "`boot` samples a machine, `fleet audit` takes a share of the kernels",
     "--env-file": "`exec` is docker's",
     "--format": "`inspect` has docker's -f, which is `--filter` of `ps`",
     "--all": "`ps` has docker's -a",

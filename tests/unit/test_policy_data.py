@@ -17,10 +17,10 @@ ROOT = Path(__file__).resolve().parents[2]
 MICROVM = Situation("microvm", RootFormat.EROFS, "6.12.117")
 
 
-def symbols(cause: Cause) -> set[str]:
+def symbols(cause: Cause, situation: Situation = MICROVM) -> set[str]:
     return {
         name
-        for e in symbol_catalogue.load().chosen(MICROVM)
+        for e in symbol_catalogue.load().chosen(situation)
         if e.cause is cause
         for name, value in e.symbols
         if value == "y"
@@ -37,6 +37,15 @@ def test_the_platform_is_small() -> None:
     assert len(platform) <= 26
     # What a program that prints does not use is demanded, or it is not in.
     assert not platform & {"NET", "UNIX", "EPOLL", "FUTEX", "PROC_FS", "SYSFS", "MULTIUSER", "MODULES", "PCI", "ACPI"}
+
+
+def test_metadata_is_checked_by_instructions_where_the_root_has_checksums() -> None:
+    names = ("CRYPTO_CRC32C_INTEL", "CRC_OPTIMIZATIONS")
+    for root in RootFormat:
+        older, newer = (symbols(Cause.PLATFORM, Situation("q35", root, version)) for version in ("6.12.117", "6.18.1"))
+        has = root in (RootFormat.EXT4, RootFormat.XFS)
+        assert [name in older for name in names] == [has, False]
+        assert [name in newer for name in names] == [False, has]
 
 
 def test_the_protection_that_must_stay_is_policy() -> None:

@@ -12,15 +12,22 @@ import typer
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.base.text import plural
-from vmtailor.model.option_rows import JSON, VERBOSE
+from vmtailor.model.option_rows import JSON, REMOTE_CACHE, VERBOSE
 from vmtailor.model.systems.units import UnitsMode, UnitStanding
+from vmtailor.pipeline import shared_results
 from vmtailor.pipeline.fit import run_fit
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages import report as report_stage
 
 
-def fit(asked: FitOptions, json: Annotated[bool, JSON] = False, verbose: Annotated[bool, VERBOSE] = False) -> None:
+def fit(
+    asked: FitOptions,
+    remote_cache: Annotated[str, REMOTE_CACHE] = "",
+    json: Annotated[bool, JSON] = False,
+    verbose: Annotated[bool, VERBOSE] = False,
+) -> None:
     """Make the machine that fits an image, or a system on a disk: trace, plan, build, verify, measure, report."""
+    shared_results.begin(remote_cache)
     if asked.units is UnitsMode.ASK and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UserInputError("--units ask needs a terminal to ask at", hint="--units trim tries all of them")
     result = run_fit(asked, _may_be_masked)

@@ -88,6 +88,21 @@ class KernelFiles:
 
 
 @dataclass(frozen=True)
+class KernelInputs:
+    """All that a kernel was compiled from, beside the compiler: enough to compile it again. `source_digest`: names the
+    content of its source. `fragment`: symbol and value. `patches`: id and digest."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/kernel-inputs/1"
+
+    architecture: str
+    kernel_version: str
+    source_digest: str
+    fragment: tuple[tuple[str, str], ...]
+    flags: tuple[str, ...] = ()
+    patches: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class KernelUse:
     """An image that a kernel serves, and the margins it was fitted with."""
 

@@ -22,6 +22,10 @@ OUT = Option(
 PAGE_OUT = Option(
     name="--out", short="-o", type=Path, former=("--output",), help="Write the page (one HTML file) here."
 )
+REMOTE_CACHE = Option(
+    name="--remote-cache", metavar="URL", unkeyed="it is where results are looked for",
+    help="Share results with machines of the same tools there: a folder, or s3://BUCKET/FOLDER.",
+)  # fmt: skip
 EXERCISE = Option(
     name="--exercise", short="-x", type=Path, help="Drive and judge the container by this exercise (TOML).",
     unkeyed="the key has the exercise that it holds",

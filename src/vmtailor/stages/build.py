@@ -18,7 +18,7 @@ from vmtailor.base.files import records
 from vmtailor.base.files.digests import sha256_of
 from vmtailor.drivers.kernel import build_folder, compiler_flags, elf_pack, kernel_patches, make
 from vmtailor.model.architecture import Architecture, Packing, named
-from vmtailor.model.kernel import Configured, KernelFiles
+from vmtailor.model.kernel import Configured, KernelFiles, KernelInputs
 from vmtailor.model.plan import Plan
 
 # Part of every key: raise it when the steps from configuration to files change.
@@ -26,16 +26,42 @@ _LAYOUT = "4"
 _RECORD = "kernel.json"
 #: Names of kernels in the cache.
 KIND = "kernel"
+#: Beside a kernel: what it was compiled from.
+INPUTS = "inputs.json"
+#: Files beside it that say when and for whom it was made, or from what.
+NOTES = (_RECORD, INPUTS, "uses.json")
 
 
 def kernel_key(plan: Plan, source_digest: str, toolchain: make.Toolchain) -> str:
     """Return the digest of everything that a kernel's bytes depend on: source, configuration, compiler."""
-    fragment = [f"{name}={value}" for name, value in sorted(plan.fragment)]
-    patches = [f"patch {sha256}" for _, sha256 in plan.patches]
-    return digest(_LAYOUT, source_digest, toolchain.describe(), *toolchain.variables(), *fragment, *patches)
+    return _key(inputs_of(plan, source_digest), toolchain)
 
 
-def toolchain_of(plan: Plan) -> make.Toolchain:
+def key_of(inputs: KernelInputs) -> str:
+    """Return the digest of everything that a kernel's bytes depend on, with this host's compiler. Raises UserInputError
+    for flags that no kernel may have."""
+    return _key(inputs, toolchain_of(inputs))
+
+
+def _key(inputs: KernelInputs, toolchain: make.Toolchain) -> str:
+    fragment = [f"{name}={value}" for name, value in sorted(inputs.fragment)]
+    patches = [f"patch {sha256}" for _, sha256 in inputs.patches]
+    return digest(_LAYOUT, inputs.source_digest, toolchain.describe(), *toolchain.variables(), *fragment, *patches)
+
+
+def inputs_of(plan: Plan, source_digest: str) -> KernelInputs:
+    """Return what a plan's kernel is compiled from."""
+    return KernelInputs(
+        architecture=plan.architecture,
+        kernel_version=plan.kernel_version,
+        source_digest=source_digest,
+        fragment=plan.fragment,
+        flags=plan.flags,
+        patches=plan.patches,
+    )
+
+
+def toolchain_of(plan: Plan | KernelInputs) -> make.Toolchain:
     """Return the toolchain of a plan's kernel, with its flags. Raises UserInputError for flags that none may have."""
     compiler_flags.require_allowed(plan.flags)
     return make.Toolchain.of(named(plan.architecture), flags=plan.flags)
@@ -81,9 +107,22 @@ def build_kernel(
             compiled = make.compile_kernel(configured, (row.kernel.target,), toolchain, sources=sources, held=(lock,))
             files = collect(row, configured, compiled, folder, unplanned(plan, configured))
         records.save(files, folder / _RECORD)
+        records.save(inputs_of(plan, source_digest), folder / INPUTS)
 
     folder = store.get(KIND, kernel_key(plan, source_digest, toolchain), fill)
     return located(records.load(KernelFiles, folder / _RECORD), folder)
+
+
+def compile_again(inputs: KernelInputs, source_dir: Path, folder: Path, store: Store) -> KernelFiles:
+    """Compile a kernel from its inputs into `folder`, whatever the cache has; `store` takes the work. Raises as
+    `build_kernel`, and UserInputError for inputs that no plan has."""
+    row, toolchain = named(inputs.architecture), toolchain_of(inputs)
+    work = build_folder.of(store, inputs.source_digest, toolchain, inputs.patches)
+    store.folder("kernel-build")
+    kernel_patches.lay(inputs.patches, source_dir, work)
+    configured = make.configure(source_dir, work, inputs.fragment, toolchain)
+    require_nothing_lost(configured, {})
+    return collect(row, configured, make.compile_kernel(configured, (row.kernel.target,), toolchain), folder)
 
 
 def require_nothing_lost(configured: Configured, explain: Mapping[str, str]) -> None:

@@ -19,7 +19,8 @@ _LOOK_S = 0.05
 
 
 class CoreShare(Enum):
-    """The share of the host that a piece of work takes: a counted boot one processor, a compile and a timed boot all."""
+    """The share of the host that a piece of work takes: a counted boot one processor, a compile and a timed boot all of
+    them."""
 
     ONE = "one"
     ALL = "all"

@@ -57,7 +57,7 @@ class RemoteCache:
 
     def name_of(self, kind: str, key: str) -> str:
         """Return the name of a result's list."""
-        where = f"{kind}-{_host()}" if _travelling()[kind] else kind
+        where = f"{kind}-{_host()}" if travelling()[kind] else kind
         return f"{self.folder}/{where}/{key[:_KEY]}.json"
 
     def fetch(self, kind: str, key: str, folder: Path) -> bool:
@@ -141,7 +141,7 @@ class RemoteCache:
             self.open().create(self.name_of(kind, key), data)
 
     def _asked(self, kind: str, what: str) -> bool:
-        return kind in _travelling() and what not in self._off
+        return kind in travelling() and what not in self._off
 
     def _give_up(self, what: str, sentence: str, error: Exception) -> None:
         """Stop asking for the rest of this process, and say so once."""
@@ -188,7 +188,7 @@ def _within(seconds: float, work: Callable[[], T]) -> T:
 
 
 @cache
-def _travelling() -> dict[str, bool]:
+def travelling() -> dict[str, bool]:
     """Return the kinds of results that travel, each with whether it depends on the host's processor."""
     return {row["name"]: row.get("host", False) for row in toml_files.own_table("remote_kinds")["kind"]}
 

@@ -10,20 +10,21 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from vmtailor.base import near_names, output
+from vmtailor.base.cache import remote
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import plain
+from vmtailor.fleet.cli import audit as audit_action
 from vmtailor.fleet.manifests.manifest_wishes import ManifestWishes
 from vmtailor.fleet.model import addresses
 from vmtailor.fleet.run import certificates as certificate_files
 from vmtailor.fleet.run import clusters, engine_extra
 from vmtailor.model import option_values
 from vmtailor.model.option import Option
-from vmtailor.model.option_rows import CPUS, DRY_RUN, JSON, MEMORY, REPEAT
+from vmtailor.model.option_rows import CPUS, DRY_RUN, JSON, MEMORY, REMOTE_CACHE, REPEAT
+from vmtailor.pipeline import shared_results
 
 #: The size of a fleet, unless somebody says another.
 _USUAL = ManifestWishes()
-#: The remote cache of all processes that this one starts.
-REMOTE_CACHE = "VMTAILOR_REMOTE_CACHE"
 
 
 class FleetAction(StrEnum):
@@ -36,6 +37,7 @@ class FleetAction(StrEnum):
     SCHEDULER = "scheduler"
     CERTIFICATES = "certificates"
     MANIFEST = "manifest"
+    AUDIT = "audit"
 
 
 _CLUSTER = frozenset({"--on", "--certificates", "--remote-cache", "--failed-only", "--json"})
@@ -70,6 +72,7 @@ TAKES: dict[FleetAction, tuple[str, frozenset[str]]] = {
             }
         ),
     ),
+    FleetAction.AUDIT: ("", frozenset({"--sample", "--remote-cache", "--json"})),
 }
 
 
@@ -85,7 +88,7 @@ def fleet(
         FleetAction,
         Option(
             name="ACTION", read=_action, suggests=tuple(FleetAction),
-            help="Choose list, fit, verify, refit, status, worker, scheduler, certificates or manifest.",
+            help="Choose list, fit, verify, refit, status, worker, scheduler, certificates, manifest or audit.",
         ),
     ],
     what: Annotated[
@@ -135,9 +138,12 @@ def fleet(
         Path | None,
         Option(name="--authfile", type=Path, help="Give workers the credentials of registries in this file."),
     ] = None,
-    remote_cache: Annotated[
-        str | None,
-        Option(name="--remote-cache", metavar="URL", help="Share results with other hosts through this cache."),
+    sample: Annotated[
+        float | None,
+        Option(
+            name="--sample", metavar="PERCENT", read=audit_action.read_share,
+            help="With audit, compile this share of the kernels again, and at least one. Default: 5%.",
+        ),
     ] = None,
     san: Annotated[
         tuple[str, ...],
@@ -183,6 +189,7 @@ def fleet(
             help="End scheduler and workers after this time, such as 8h. Default: 12h.",
         ),
     ] = None,
+    remote_cache: Annotated[str, REMOTE_CACHE] = "",
     json: Annotated[bool, JSON] = False,
 ) -> None:  # fmt: skip
     """Fit many images on many machines, and keep their bundles up to date.
@@ -194,7 +201,7 @@ def fleet(
         "--slots": slots, "--listen": listen, "--certificates": certificates, "--authfile": authfile,
         "--remote-cache": remote_cache, "--san": san, "--days": days, "--name": name, "--image": image,
         "--workers": workers, "--cpus": cpus, "--memory": memory, "--disk-size": disk_size, "--limit": limit,
-        "--json": json, "--repeat": repeat,
+        "--json": json, "--repeat": repeat, "--sample": sample is not None,
     }  # fmt: skip
     _require_taken(action, what, [name for name, value in given.items() if value])
     if action is FleetAction.MANIFEST:
@@ -207,8 +214,7 @@ def fleet(
         }  # fmt: skip
         wishes = ManifestWishes(**{key: value for key, value in asked_for.items() if value is not None})
         return manifest_command.show(what or "", wishes, out)
-    if remote_cache:
-        os.environ[REMOTE_CACHE] = remote_cache
+    shared_results.begin(remote_cache)
     if action is FleetAction.LIST:
         from vmtailor.fleet.cli import list_command
 
@@ -218,6 +224,11 @@ def fleet(
         output.say(
             f"{made.folder}: good until {certificate_files.ends(made.folder):%Y-%m-%d}; keep ca-key.pem to yourself"
         )
+    elif action is FleetAction.AUDIT:
+        url = remote_cache or os.environ.get(remote.VARIABLE)
+        if not url:
+            raise UserInputError("fleet audit needs a remote cache (--remote-cache URL)", hint="vmtailor fleet --help")
+        audit_action.audit(url, audit_action.SHARE if sample is None else sample, json=json)
     elif action is FleetAction.SCHEDULER:
         from vmtailor.fleet.run import scheduler
 
@@ -256,7 +267,8 @@ def _require_taken(action: FleetAction, what: str | None, given: list[str]) -> N
     if about and not what:
         raise UserInputError(f"fleet {action} needs {about}", hint="vmtailor fleet --help")
     if what and not about:
-        raise UserInputError(f"fleet {action} takes no WHAT", hint="--listen says where it listens")
+        hint = "--listen says where it listens" if action is FleetAction.SCHEDULER else "leave it out"
+        raise UserInputError(f"fleet {action} takes no WHAT", hint=hint)
 
 
 def _certificates(action: FleetAction, folder: Path | None) -> Path:

@@ -22,6 +22,7 @@ from vmtailor.base.errors import HostError, VmtailorError
 from vmtailor.base.files import records, regular_files, temporary
 from vmtailor.fleet.model.orders import Order, RunOutcome, TaskAnswer
 from vmtailor.fleet.run import entry_fit
+from vmtailor.pipeline import shared_results
 
 #: Longest message of an error in an answer, in characters.
 _MOST_TEXT = 1500
@@ -37,6 +38,7 @@ class TaskInput(msgspec.Struct):
 def run(given: TaskInput) -> TaskAnswer:
     """Do what is ordered, and return its answer, whatever happens."""
     order = records.from_bytes(Order, given.order, "the order")
+    shared_results.begin()
     store = Store()
     core_bookings.begin(store.folder("locks"))
     try:

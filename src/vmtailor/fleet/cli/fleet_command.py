@@ -54,7 +54,7 @@ def fleet(
     action: Annotated[
         FleetAction,
         Option(
-            name="ACTION", type=FleetAction,
+            name="ACTION", type=FleetAction, metavar="ACTION",
             help="Choose list, fit, verify, refit, status, worker, scheduler, certificates or audit.",
         ),
     ],

@@ -205,6 +205,7 @@ def run(
     name: str = "",
     most_bytes: int = MOST_OUTPUT_BYTES,
     meanwhile: Meanwhile | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> ProgramResult:
     """Run a program to its end.
 
@@ -212,7 +213,7 @@ def run(
     HostError raised. `ok`: exit statuses that are no error; others raise CommandFailed. A program that fails and says
     that the disk is full raises DiskFull, whatever `ok` is. `most_bytes`: of each of its two outputs; a program that
     prints more is killed, and OutputTooLong raised. `on_line` gets each line of its output while it runs (for
-    progress). `name`: of the program in errors.
+    progress). `name`: of the program in errors. `pass_fds`: descriptors that it inherits.
     """
     started = time.monotonic()
     name = name or Path(argv[0]).name
@@ -222,6 +223,7 @@ def run(
         process = held.enter_context(
             spawn(
                 argv, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=cwd, umask=umask,
+                pass_fds=pass_fds,
             )
         )  # fmt: skip
         outputs = _Outputs(process, name, most_bytes, on_line)

@@ -7,13 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from vmtailor.base.cache import core_bookings
+from vmtailor.base.cache.core_bookings import CoreShare
 from vmtailor.base.files import temporary
 from vmtailor.booting import container_boot, signal_boot, system_boot
 from vmtailor.booting.boot_counter import Counting, settling
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import Attended, Exercised, Workload
-from vmtailor.model.machine import Machine
+from vmtailor.model.machine import Clock, Machine
 
 #: Called with the host seconds since the start, while a machine runs.
 OnProgress = Callable[[float], None]
@@ -33,12 +35,13 @@ def boot(
     always waits for its disks (`settling`)."""
     if counting is None:
         counting = settling(machine)
-    if isinstance(workload, Exercised):
-        return container_boot.boot(machine, workload, scratch, counting, on_progress)
-    if isinstance(workload, Attended):
-        found = system_boot.boot(machine, workload, scratch, counting, on_progress)
-    else:
-        found = signal_boot.boot(machine, workload, scratch, counting, on_progress)
+    with core_bookings.booked(CoreShare.ONE if machine.clock is Clock.INSTRUCTIONS else CoreShare.ALL):
+        if isinstance(workload, Exercised):
+            return container_boot.boot(machine, workload, scratch, counting, on_progress)
+        if isinstance(workload, Attended):
+            found = system_boot.boot(machine, workload, scratch, counting, on_progress)
+        else:
+            found = signal_boot.boot(machine, workload, scratch, counting, on_progress)
     temporary.require_room(scratch)  # a log that ends where the disk was full looks like a whole one
     return found
 

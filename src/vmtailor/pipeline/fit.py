@@ -11,7 +11,8 @@ from typing import Any
 from vmtailor import __version__
 from vmtailor.analysis.cost.side_figures import unmeasured
 from vmtailor.analysis.statistics.significance import EXACT_SHARE
-from vmtailor.base.cache.store import digest
+from vmtailor.base.cache.store import Store, digest
+from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.drivers.kernel import make
 from vmtailor.model.change import Change
@@ -54,6 +55,41 @@ def run_fit(options: FitOptions, ask: AskUnits | None = None) -> FitRun:
                 store.get("fit", key, lambda folder: _copy(made, folder))
         made = store.path("fit", key)
         return bundle_files.place(made, options.out, options.command, subject.users_disk(bundle_files.run_in(made)))
+
+
+def keep_fit(options: FitOptions) -> tuple[str, FitRun]:
+    """Make the machine that fits an image, and leave it in the cache alone. Returns its key and its record; one that
+    does not work is not kept. `place_kept` writes its bundle, on this host or on another with the same remote cache.
+
+    Raises UserInputError for what has a disk of the user's in its bundle."""
+    times = Times()
+    with subject_kind.prepare(options) as subject:
+        times.until_now("prepare")
+        if subject.copied is not None:
+            raise UserInputError(
+                f"the bundle of {subject.reference} has a copy of its disk, which is on one host alone",
+                hint="fit it on that host: --on local:N",
+            )
+        key, store = fit_key(subject), subject.store
+        if store.has("fit", key):
+            return key, bundle_files.run_in(store.path("fit", key))
+        with temporary.held_folder(subject.scratch) as made:
+            run = _make(subject, times, made, None)
+            if run.verified:
+                store.get("fit", key, lambda folder: _copy(made, folder))
+            return key, run
+
+
+def place_kept(key: str, store: Store, out: Path, command: str) -> FitRun:
+    """Write the bundle of a fit that was kept. Raises HostError where neither cache has it."""
+    bundle_files.require_writable(out)
+
+    def fill(_: Path) -> None:
+        raise HostError(
+            "the finished fit is in no cache that this host reaches", hint="--remote-cache names the one of the workers"
+        )
+
+    return bundle_files.place(store.get("fit", key, fill), out, command)
 
 
 def _copy(made: Path, folder: Path) -> None:

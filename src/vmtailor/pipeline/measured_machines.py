@@ -167,9 +167,9 @@ def _telling(asked: MeasureRequest, beside: Callable[[], Usual | None], told: _T
         told.tell(found.usual if found is not None else None)
 
 
-def measured(asked: MeasureRequest) -> Measured:
-    """Return one machine measured on both clocks."""
-    return _joined(counted(asked), asked)
+def measured(asked: MeasureRequest, begun: Ahead | None = None) -> Measured:
+    """Return one machine measured on both clocks. `begun`: machines that may already be being counted."""
+    return _joined(counted(asked) if begun is None else begun.counted(asked), asked)
 
 
 def both(first: MeasureRequest, second: MeasureRequest, begun: Ahead | None = None) -> tuple[Measured, Measured]:

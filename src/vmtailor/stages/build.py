@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from vmtailor.base import process
+from vmtailor.base.cache import core_bookings
+from vmtailor.base.cache.core_bookings import CoreShare
 from vmtailor.base.cache.store import Store, digest, locked
 from vmtailor.base.errors import BuildError
 from vmtailor.base.files import records
@@ -99,11 +101,11 @@ def build_kernel(
     def fill(folder: Path) -> None:
         store.folder("kernel-build")
         store.used(work)
-        with locked(work.with_suffix(".lock"), "a kernel of this source"):
+        with locked(work.with_suffix(".lock"), "a kernel of this source") as lock, core_bookings.booked(CoreShare.ALL):
             kernel_patches.lay(plan.patches, source_dir, work)
             configured = make.configure(source_dir, work, plan.fragment, toolchain)
             require_nothing_lost(configured, explain or {})
-            compiled = make.compile_kernel(configured, (row.kernel.target,), toolchain, sources=sources)
+            compiled = make.compile_kernel(configured, (row.kernel.target,), toolchain, sources=sources, held=(lock,))
             files = collect(row, configured, compiled, folder, unplanned(plan, configured))
         records.save(files, folder / _RECORD)
         records.save(inputs_of(plan, source_digest), folder / INPUTS)

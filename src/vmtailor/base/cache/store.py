@@ -61,10 +61,11 @@ def digest(*parts: str | bytes | Path) -> str:
 
 
 @contextlib.contextmanager
-def locked(path: Path, waiting_for: str = "") -> Iterator[None]:
+def locked(path: Path, waiting_for: str = "") -> Iterator[int]:
     """Hold an exclusive lock on a file beside the thing it guards; a second process waits. `waiting_for`: what it says
     that it waits for, after a second and then once a minute, with who has it and how far that is. A thread that waits
-    for another of its own process says nothing: that one shows how far it is."""
+    for another of its own process says nothing: that one shows how far it is. Yields the lock's descriptor: a program
+    that inherits it holds the lock as long as it lives."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b") as file:
         say_s = time.monotonic() + FIRST_SAY_S
@@ -78,7 +79,7 @@ def locked(path: Path, waiting_for: str = "") -> Iterator[None]:
             concurrency.check_stopped()
             time.sleep(_LOOK_S)
         with lock_holder.holding(file.fileno()):
-            yield
+            yield file.fileno()
 
 
 def _taken(file: IO[bytes]) -> bool:

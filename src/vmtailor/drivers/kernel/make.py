@@ -302,9 +302,11 @@ def compile_kernel(
     toolchain: Toolchain,
     title: str = "compiling the kernel",
     sources: Iterable[str] = (),
+    held: Sequence[int] = (),
 ) -> CompiledKernel:
     """Compile the targets (`vmlinux`, `modules`) of a configured folder. `sources`: the files that the configuration
-    compiles, without their endings, as far as the caller knows them: by these the time left is told.
+    compiles, without their endings, as far as the caller knows them: by these the time left is told. `held`:
+    descriptors of locks, which a compile holds that outlives us.
 
     Raises BuildError for lost symbols and for compile errors, whose lines are in `details`.
     """
@@ -339,6 +341,7 @@ def compile_kernel(
                 umask=UMASK,
                 name=_BUILD,
                 on_line=seen,
+                pass_fds=held,
             )
         except process.CommandFailed as error:
             raise _compile_error(error) from error

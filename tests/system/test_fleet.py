@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fleet of two workers, with images whose kernel is there: bundles as `fit` writes them, a record that goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.fakes.program import run_program
+from tests.system.conftest import EXAMPLES, Fitted
+
+from vmtailor.base.files import records
+from vmtailor.fleet.model.fleet_record import FleetRecord, ImageStanding
+from vmtailor.model.bundle import RUN
+from vmtailor.model.fit_run import FitRun
+
+pytestmark = pytest.mark.system
+CANARY = "canary-7f3a91"
+
+
+def test_a_fleet_fits_what_fit_fits_and_one_bad_image_costs_nothing(lighttpd: Fitted, tmp_path: Path) -> None:
+    exercise = EXAMPLES / "lighttpd" / "exercise.toml"
+    login = tmp_path / "auth.json"
+    login.write_text(json.dumps({"auths": {"registry.invalid": {"auth": CANARY}}}))
+    listed = tmp_path / "list.toml"
+    rows = "".join(
+        f'[[image]]\nname = "{name}"\nreference = "oci:{lighttpd.layout}"\nexercise = "{exercise}"\n{more}\n'
+        # A symbol is kept that is there: another fit, and the same kernel.
+        for name, more in (("web", 'keep = ["EROFS_FS"]'), ("again", 'keep = ["EROFS_FS"]'), ("known", ""))
+    )
+    listed.write_text(f'{rows}[[image]]\nname = "gone"\nreference = "oci:{tmp_path}/none"\n')
+    out = tmp_path / "out"
+    command = ("fleet", "fit", listed, "-o", out, "--on", "local:2", "--repeat", "2", "--authfile", login, "--json")
+    ended = run_program(tmp_path, *command, timeout_s=1200)
+    assert ended.code == 1, ended.stderr
+    found = records.load(FleetRecord, out / "fleet.json")
+    standing = {one.entry.name: one.standing for one in found.images}
+    assert standing == dict.fromkeys(("web", "again", "known"), ImageStanding.DONE) | {"gone": ImageStanding.FAILED}
+    assert json.loads(ended.stdout)["schema"] == FleetRecord.SCHEMA
+    alone = records.load(FitRun, lighttpd.bundle / RUN)
+    for name in ("web", "again", "known"):
+        run = records.load(FitRun, out / name / RUN)
+        assert run.verified
+        assert run.plan.fragment == alone.plan.fragment
+        assert run.tailored.init_instructions == alone.tailored.init_instructions
+    assert [part.part for part in found.images[2].parts] == ["prepare", "seal"], "its fit is in the cache"
+    shared = [part.worker for part in found.images[1].parts if part.part not in ("prepare", "seal")]
+    assert shared
+    assert not any(shared), "what both want was done once"
+    assert "none" in (out / "fleet.html").read_text()
+    written = [path for path in out.rglob("*") if path.is_file()]
+    assert not [path for path in written if CANARY.encode() in path.read_bytes()]
+    assert CANARY not in ended.stdout + ended.stderr
+
+    (tmp_path / "none").symlink_to(lighttpd.layout)  # what failed is there now
+    listed.write_text(listed.read_text().replace('"gone"', f'"gone"\nexercise = "{exercise}"'))
+    again = run_program(tmp_path, *command, timeout_s=1200)
+    assert again.code == 0, again.stderr
+    assert records.load(FleetRecord, out / "fleet.json").all_done
+    needs = run_program(tmp_path, "fleet", "refit", out, "--kernel", "5.0", "--dry-run")
+    assert needs.stderr.count("5.0 is asked for") == 4

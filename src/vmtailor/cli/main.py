@@ -15,9 +15,9 @@ import typer
 
 from vmtailor import __version__
 from vmtailor.base import output
+from vmtailor.base.cache import remote
 from vmtailor.base.errors import ExitCode, HostError, UserInputError, VmtailorError
 from vmtailor.cli.verbs import HELP, WIDTH, OutputClosed, Verbs
-from vmtailor.pipeline import shared_results
 
 app = typer.Typer(
     name="vmtailor",
@@ -137,7 +137,10 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, _terminated)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
         signal.signal(signal.SIGHUP, _terminated)
-    shared_results.begin()
+    if os.environ.get(remote.VARIABLE):
+        from vmtailor.pipeline import shared_results
+
+        shared_results.begin()
     # Without its standalone mode the library turns typer.Exit into the value that is returned.
     finish(lambda: app(standalone_mode=False, prog_name="vmtailor"), sys.argv[1:])
 

@@ -50,11 +50,18 @@ TAKES: dict[FleetAction, tuple[str, frozenset[str]]] = {
 }
 
 
+def _action(text: str) -> FleetAction:
+    """Return the action of a name. Raises UserInputError."""
+    if text not in tuple(FleetAction):
+        raise UserInputError(f"fleet has no action {text[:40]!r}", hint=f"actions: {', '.join(FleetAction)}")
+    return FleetAction(text)
+
+
 def fleet(
     action: Annotated[
         FleetAction,
         Option(
-            name="ACTION", type=FleetAction, metavar="ACTION",
+            name="ACTION", read=_action, suggests=tuple(one.value for one in FleetAction),
             help="Choose list, fit, verify, refit, status, worker, scheduler, certificates or audit.",
         ),
     ],

@@ -15,6 +15,7 @@ from kubernetes_validate import utils
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.fleet.cli import manifest_command
+from vmtailor.fleet.cli.fleet_command import TAKES, FleetAction
 from vmtailor.fleet.manifests import kubernetes_jobs, slurm_script, systemd_units
 from vmtailor.fleet.manifests.manifest_wishes import ManifestWishes
 
@@ -186,3 +187,11 @@ def test_files_are_written_once(tmp_path: Path, capsys: pytest.CaptureFixture[st
     capsys.readouterr()
     manifest_command.show("slurm", ManifestWishes(), None)
     assert capsys.readouterr().out == slurm_script.files(ManifestWishes())["vmtailor-fleet.sh"]
+
+
+@WISHES
+def test_words_are_those_of_the_command_line(wishes: ManifestWishes) -> None:
+    for words in (wishes.scheduler("tls://0.0.0.0:8786", "/c"), wishes.worker("tls://s:8786", "/c")):
+        assert words[0] == "fleet"
+        _, takes = TAKES[FleetAction(words[1])]
+        assert {word for word in words if word.startswith("--")} <= takes

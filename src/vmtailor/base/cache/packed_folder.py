@@ -78,7 +78,7 @@ def pack(folder: Path, kind: str, key: str, send: Callable[[Piece, bytes], None]
         piece = Piece(hashlib.sha256(packed).hexdigest(), len(packed), len(content))
         send(piece, packed)
         pieces.append(piece)
-    found = PackedFolder(kind, key, tuple(folders), tuple(files), tuple(pieces))
+    found = PackedFolder(kind=kind, key=key, folders=tuple(folders), files=tuple(files), pieces=tuple(pieces))
     check(found, kind, key)
     return found
 

@@ -4,20 +4,27 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from vmtailor.base import output
+from vmtailor.base import near_names, output
 from vmtailor.base.cache import remote
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.text import plain
 from vmtailor.fleet.cli import audit as audit_action
+from vmtailor.fleet.manifests.manifest_wishes import ManifestWishes
 from vmtailor.fleet.model import addresses
 from vmtailor.fleet.run import certificates as certificate_files
 from vmtailor.fleet.run import clusters, engine_extra
+from vmtailor.model import option_values
 from vmtailor.model.option import Option
-from vmtailor.model.option_rows import DRY_RUN, JSON, REMOTE_CACHE, REPEAT
+from vmtailor.model.option_rows import CPUS, DRY_RUN, JSON, MEMORY, REMOTE_CACHE, REPEAT
 from vmtailor.pipeline import shared_results
+
+#: The size of a fleet, unless somebody says another.
+_USUAL = ManifestWishes()
 
 
 class FleetAction(StrEnum):
@@ -29,6 +36,7 @@ class FleetAction(StrEnum):
     WORKER = "worker"
     SCHEDULER = "scheduler"
     CERTIFICATES = "certificates"
+    MANIFEST = "manifest"
     AUDIT = "audit"
 
 
@@ -45,15 +53,33 @@ TAKES: dict[FleetAction, tuple[str, frozenset[str]]] = {
     FleetAction.STATUS: ("the folder of a fleet", frozenset({"--json"})),
     FleetAction.WORKER: ("the address of a scheduler", frozenset({"--slots", "--certificates", "--remote-cache"})),
     FleetAction.SCHEDULER: ("", frozenset({"--listen", "--certificates"})),
-    FleetAction.CERTIFICATES: ("a folder for them", frozenset()),
+    FleetAction.CERTIFICATES: ("a folder for them", frozenset({"--san", "--days"})),
+    FleetAction.MANIFEST: (
+        "what is to start it: kubernetes, slurm or systemd",
+        frozenset(
+            {
+                "--out",
+                "--certificates",
+                "--remote-cache",
+                "--slots",
+                "--name",
+                "--image",
+                "--workers",
+                "--cpus",
+                "--memory",
+                "--disk-size",
+                "--limit",
+            }
+        ),
+    ),
     FleetAction.AUDIT: ("", frozenset({"--sample", "--remote-cache", "--json"})),
 }
 
 
 def _action(text: str) -> FleetAction:
-    """Return the action of a name. Raises UserInputError."""
-    if text not in tuple(FleetAction):
-        raise UserInputError(f"fleet has no action {text[:40]!r}", hint=f"actions: {', '.join(FleetAction)}")
+    if text not in set(FleetAction):
+        known = near_names.or_else(text, FleetAction, f"choose {', '.join(FleetAction)}")
+        raise UserInputError(f"vmtailor fleet has no action '{plain(text)[:40]}'", hint=known)
     return FleetAction(text)
 
 
@@ -61,21 +87,24 @@ def fleet(
     action: Annotated[
         FleetAction,
         Option(
-            name="ACTION", read=_action, suggests=tuple(one.value for one in FleetAction),
-            help="Choose list, fit, verify, refit, status, worker, scheduler, certificates or audit.",
+            name="ACTION", read=_action, suggests=tuple(FleetAction),
+            help="Choose list, fit, verify, refit, status, worker, scheduler, certificates, manifest or audit.",
         ),
     ],
     what: Annotated[
         str | None,
         Option(
             name="WHAT",
-            help="Name the list (list, fit), the fleet's folder (verify, refit, status), the scheduler's address "
-            "(worker), or a new folder (certificates).",
+            help="Name a list (list, fit), a fleet's folder (verify, refit, status), a scheduler's address (worker), a "
+            "new folder (certificates), or what starts it (manifest).",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        Option(name="--out", short="-o", type=Path, help="Write the bundles, their record and their page here."),
+        Option(
+            name="--out", short="-o", type=Path,
+            help="Write the bundles, their record and their page here, or a manifest's files.",
+        ),
     ] = None,
     on: Annotated[
         str | None,
@@ -116,6 +145,50 @@ def fleet(
             help="With audit, compile this share of the kernels again, and at least one. Default: 5%.",
         ),
     ] = None,
+    san: Annotated[
+        tuple[str, ...],
+        Option(
+            name="--san", many=True, metavar="HOST",
+            help="Put this name or address of a host into the certificates of what listens. Repeat it for more.",
+        ),
+    ] = (),
+    days: Annotated[
+        int | None,
+        Option(
+            name="--days", type=int, least=1, most=certificate_files.DAYS_MAX,
+            help=f"Make certificates for this many days. Default: {certificate_files.DAYS}.",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, Option(name="--name", help=f"Begin the names of all parts with this. Default: {_USUAL.name}.")
+    ] = None,
+    image: Annotated[
+        str | None,
+        Option(name="--image", metavar="REFERENCE", help="Take vmtailor's own image from there: REGISTRY/NAME:TAG."),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        Option(
+            name="--workers", type=int, least=1, most=1000,
+            help=f"Start this many workers. Default: {_USUAL.workers}.",
+        ),
+    ] = None,
+    cpus: Annotated[int | None, replace(CPUS, help=f"Give each worker this many CPUs. Default: {_USUAL.cpus}.")] = None,
+    memory: Annotated[int | None, replace(MEMORY, help="Give each worker this memory. Default: 8G.")] = None,
+    disk_size: Annotated[
+        int | None,
+        Option(
+            name="--disk-size", read=option_values.parse_room,
+            help="Give the cache of each worker this room, such as 100G. Default: 60G.",
+        ),
+    ] = None,
+    limit: Annotated[
+        float | None,
+        Option(
+            name="--limit", metavar="TIME", read=option_values.parse_duration,
+            help="End scheduler and workers after this time, such as 8h. Default: 12h.",
+        ),
+    ] = None,
     remote_cache: Annotated[str, REMOTE_CACHE] = "",
     json: Annotated[bool, JSON] = False,
 ) -> None:  # fmt: skip
@@ -126,17 +199,28 @@ def fleet(
     given = {
         "--out": out, "--on": on, "--failed-only": failed_only, "--kernel": kernel, "--dry-run": dry_run,
         "--slots": slots, "--listen": listen, "--certificates": certificates, "--authfile": authfile,
-        "--remote-cache": remote_cache, "--json": json, "--repeat": repeat,
-        "--sample": sample is not None,
+        "--remote-cache": remote_cache, "--san": san, "--days": days, "--name": name, "--image": image,
+        "--workers": workers, "--cpus": cpus, "--memory": memory, "--disk-size": disk_size, "--limit": limit,
+        "--json": json, "--repeat": repeat, "--sample": sample is not None,
     }  # fmt: skip
     _require_taken(action, what, [name for name, value in given.items() if value])
+    if action is FleetAction.MANIFEST:
+        from vmtailor.fleet.cli import manifest_command
+
+        asked_for: dict[str, Any] = {
+            "name": name, "image": image, "workers": workers, "cpus": cpus, "memory_bytes": memory,
+            "disk_bytes": disk_size, "limit_s": limit, "slots": slots, "cache_url": remote_cache,
+            "certificates": None if certificates is None else str(certificates),
+        }  # fmt: skip
+        wishes = ManifestWishes(**{key: value for key, value in asked_for.items() if value is not None})
+        return manifest_command.show(what or "", wishes, out)
     shared_results.begin(remote_cache)
     if action is FleetAction.LIST:
         from vmtailor.fleet.cli import list_command
 
         list_command.show(Path(what or ""), json=json)
     elif action is FleetAction.CERTIFICATES:
-        made = certificate_files.make(Path(what or ""))
+        made = certificate_files.make(Path(what or ""), days or certificate_files.DAYS, san)
         output.say(
             f"{made.folder}: good until {certificate_files.ends(made.folder):%Y-%m-%d}; keep ca-key.pem to yourself"
         )

@@ -196,6 +196,26 @@ def test_objects_that_make_no_pods_are_named_once_a_kind(tmp_path: Path) -> None
     assert [part.key for part in found.no_meaning] == ["Secret", "Service"]
 
 
+def test_objects_of_a_cluster_count_once(tmp_path: Path) -> None:
+    """`kubectl get` prints what a cluster added to each object, and the pods that a Deployment made."""
+    deployment = manifest("Deployment", pod({}))
+    deployment["metadata"] |= {
+        "uid": "1", "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z",
+        "managedFields": [{"manager": "kubectl", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:replicas": {}}}}],
+    }  # fmt: skip
+    deployment["status"] = {"replicas": 1, "readyReplicas": 1}
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "1", "controller": True}
+    made = manifest("Pod", pod({}), "web-7d")
+    made["metadata"]["ownerReferences"] = [owner]
+    alone = manifest("Pod", pod({}), "alone")
+    alone["metadata"]["ownerReferences"] = [{**owner, "uid": "2"}]
+    found = read(tmp_path, {"apiVersion": "v1", "kind": "List", "items": [deployment, made, alone]})
+    assert [one.name for one in found.entries] == ["web", "alone"]
+    assert [(one.key, one.why) for one in found.no_meaning] == [
+        ("Pods of others", "the object that made them is in the file, too")
+    ]
+
+
 def test_lists_hold_objects(tmp_path: Path) -> None:
     inner = {"apiVersion": "v1", "kind": "List", "items": [manifest("Deployment", pod({}), "a")]}
     pods = {"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "b"}, "spec": pod({})}]}

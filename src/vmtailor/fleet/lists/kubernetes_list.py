@@ -44,12 +44,16 @@ def read(whole: ListText, documents: list[Any]) -> FleetList:
     """Return the list in a file of manifests. Raises UserInputError for a manifest that Kubernetes would refuse, and
     for a container without an image."""
     found: list[_Found] = []
-    others: Counter[str] = Counter()
-    for document in _objects(documents, whole.path, 0):
+    others: dict[str, str] = {}
+    objects = list(_objects(documents, whole.path, 0))
+    owners = {uid for one in objects if isinstance(uid := _metadata(one).get("uid"), str)}
+    for document in objects:
         named = f"{document.get('kind')} {_name(document)}"
         at = PODS.get((str(document.get("apiVersion")), str(document.get("kind"))))
         if at is None:
-            others[_other(document, whole.path)] += 1
+            others[_other(document, whole.path)] = "not one of the kinds that make pods"
+        elif _is_owned(document, owners):
+            others[f"{document['kind']}s of others"] = "the object that made them is in the file, too"
         else:
             manifest_schema.require_valid(document, f"{whole.path}: {named}")
             found += _containers(document, at, whole)
@@ -57,7 +61,7 @@ def read(whole: ListText, documents: list[Any]) -> FleetList:
     entries = tuple(_apart(found))
     places = [(entry.name, one.where) for entry, one in zip(entries, found, strict=True)]
     list_text.require_apart(places, whole.path)
-    dropped = tuple(Meaningless(kind, "it makes no pods") for kind in sorted(others))
+    dropped = tuple(Meaningless(kind, why) for kind, why in sorted(others.items()))
     return FleetList(
         path=whole.path, form=ListForm.KUBERNETES, sha256=whole.sha256, entries=entries, no_meaning=dropped
     )
@@ -112,9 +116,23 @@ def _other(document: dict[str, Any], origin: str) -> str:
     return plain(kind)[:60]
 
 
+def _metadata(document: dict[str, Any]) -> dict[str, Any]:
+    found = document.get("metadata")
+    return found if isinstance(found, dict) else {}
+
+
+def _is_owned(document: dict[str, Any], owners: set[str]) -> bool:
+    """Return whether an object was made by another one of the file, as the pods of a Deployment are."""
+    references = _metadata(document).get("ownerReferences")
+    return any(
+        isinstance(one, dict) and one.get("uid") in owners
+        for one in (references if isinstance(references, list) else [])
+    )
+
+
 def _name(document: dict[str, Any]) -> str:
-    metadata = document.get("metadata")
-    found = (metadata.get("name") or metadata.get("generateName")) if isinstance(metadata, dict) else None
+    metadata = _metadata(document)
+    found = metadata.get("name") or metadata.get("generateName")
     return plain(found)[:80] if isinstance(found, str) else "without a name"
 
 

@@ -5,11 +5,15 @@ costs a sentence, and the work goes on."""
 from __future__ import annotations
 
 import errno
+import hashlib
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +22,12 @@ import zstandard
 
 from vmtailor.base import output
 from vmtailor.base.cache import packed_folder, remote, remote_cache
+from vmtailor.base.cache.packed_folder import PackedFolder, Unpackable
 from vmtailor.base.cache.remote_files import RemoteFiles
-from vmtailor.base.cache.store import Store, writing
+from vmtailor.base.cache.store import Store, locked, writing
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import records
+from vmtailor.drivers.kernel import kernel_source
 
 KEY = "0123456789abcdef" * 4
 PARTS = {"vmlinux": b"kernel" * 1000, "config": b"CONFIG_X=y\n"}
@@ -133,6 +140,42 @@ def test_what_is_made_of_a_local_folder_stays(tmp_path: Path, place: Path, notes
     assert notes == ["the remote cache is not used: the source /linux is recognised by modification times"]
 
 
+def test_a_source_that_is_a_folder_keeps_a_run_local(tmp_path: Path, place: Path, notes: list[str]) -> None:
+    source = tmp_path / "linux"
+    source.mkdir()
+    (source / "Makefile").write_text("VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 1\n")
+    store = Store(tmp_path / "one")
+    kernel_source.provide(store, str(source))
+    store.get("kernel", KEY, counted()[0])
+    assert not place.exists()
+    assert len(notes) == 1
+    assert "known by modification times alone" in notes[0]
+
+
+def test_the_time_that_tools_take_to_answer_is_not_the_remote_caches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notes: list[str]
+) -> None:
+    def slow() -> tuple[str, bytes]:
+        time.sleep(0.6)
+        return "f" * 64, b"{}\n"
+
+    monkeypatch.setattr(remote_cache, "QUESTION_S", 0.4)
+    monkeypatch.setattr(remote, "_fingerprint_of", [])
+    remote.use_fingerprint(slow)
+    Store(tmp_path / "one").get("kernel", KEY, counted()[0])
+    another_process(monkeypatch)
+    assert Store(tmp_path / "two").bring("kernel", KEY)
+    assert not notes
+
+
+def test_without_a_remote_cache_nothing_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(remote.VARIABLE)
+    store = Store(tmp_path / "one")
+    with locked(store.folder("locks") / f"kernel-{KEY[:40]}"):
+        assert not store.bring("kernel", KEY)
+        assert not Store(tmp_path / "one", remote=False).bring("kernel", KEY)
+
+
 def test_holes_folders_and_rights_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fill(folder: Path) -> None:
         (folder / "deep" / "er").mkdir(parents=True)
@@ -200,6 +243,69 @@ def test_damage_is_refused_made_again_and_mended(
 
 
 @pytest.mark.attack
+def test_nothing_of_a_damaged_result_stays(
+    tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch, notes: list[str]
+) -> None:
+    monkeypatch.setattr(packed_folder, "PIECE_BYTES", 1 << 12)
+    Store(tmp_path / "one").get("trace", KEY, _two_files)
+    (listed,) = (place / "results").rglob("*.json")
+    last = records.from_bytes(PackedFolder, listed.read_bytes()).pieces[-1].sha256
+    (place / "blobs" / last[:2] / last).unlink()
+    another_process(monkeypatch)
+    two = Store(tmp_path / "two").get("trace", KEY, counted({"mine": b"mine"})[0])
+    assert content(two) == {"mine": b"mine"}
+    assert len(notes) == 1
+
+
+def _two_files(folder: Path) -> None:
+    (folder / "a").mkdir()
+    (folder / "a" / "first").write_bytes(os.urandom(9000))
+    (folder / "second").write_bytes(os.urandom(9000))
+
+
+def _packed(folder: Path, data: bytes) -> tuple[PackedFolder, bytes]:
+    folder.mkdir()
+    (folder / "file").write_bytes(data)
+    sent: list[bytes] = []
+    return packed_folder.pack(folder, "kernel", KEY, lambda piece, packed: sent.append(packed)), sent[0]
+
+
+@pytest.mark.attack
+def test_a_piece_of_another_digest_is_refused(tmp_path: Path) -> None:
+    packed, _ = _packed(tmp_path / "one", os.urandom(5000))
+    _, other = _packed(tmp_path / "two", os.urandom(5000))
+    assert len(other) == packed.pieces[0].packed_bytes
+    (tmp_path / "out").mkdir()
+    with pytest.raises(Unpackable, match="is damaged"):
+        packed_folder.unpack(packed, tmp_path / "out", lambda piece: other)
+
+
+@pytest.mark.attack
+def test_a_piece_that_unpacks_to_more_than_it_says_is_refused(tmp_path: Path) -> None:
+    packed, _ = _packed(tmp_path / "one", b"small")
+    bomb = zstandard.ZstdCompressor().compress(bytes(256 << 20))
+    piece = replace(packed.pieces[0], sha256=hashlib.sha256(bomb).hexdigest(), packed_bytes=len(bomb))
+    forged = replace(packed, pieces=(piece,))
+    packed_folder.check(forged, "kernel", KEY)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(Unpackable, match="another length"):
+        packed_folder.unpack(forged, tmp_path / "out", lambda piece: bomb)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("folders", "name"),
+    [(("..",), "../file"), ((".",), "./file"), (("a", "a/.."), "a/../file"), (("",), "/file"), (("file",), "file"),
+     ((), "a" * 256), ((), "a\0b"), (("b/c", "b"), "file")],
+)  # fmt: skip
+def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, folders: tuple[str, ...], name: str) -> None:
+    packed, _ = _packed(tmp_path / "one", b"content")
+    forged = replace(packed, folders=folders, files=(replace(packed.files[0], name=name),))
+    with pytest.raises(Unpackable):
+        packed_folder.check(forged, "kernel", KEY)
+
+
+@pytest.mark.attack
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -234,6 +340,22 @@ def test_a_link_in_a_result_keeps_it_here(tmp_path: Path, place: Path, notes: li
     Store(tmp_path / "one").get("kernel", KEY, lambda folder: (folder / "link").symlink_to("/etc/passwd"))
     assert not list(place.rglob("*.json"))
     assert "link is neither a file nor a folder" in notes[0]
+
+
+@pytest.mark.parametrize("url", ["folder", "memory"])
+def test_of_eight_writers_of_a_list_one_wins(tmp_path: Path, url: str) -> None:
+    files = RemoteFiles(str(tmp_path / "x") if url == "folder" else f"memory://{tmp_path.name}")
+    gate = threading.Barrier(8)
+
+    def write(number: int) -> bool:
+        gate.wait(30)
+        return files.create("results/list.json", b"%d" % number * 1000)
+
+    with ThreadPoolExecutor(8) as pool:
+        won = [number for number, is_first in enumerate(pool.map(write, range(8))) if is_first]
+    assert len(won) == 1
+    assert files.read("results/list.json", 1 << 20) == b"%d" % won[0] * 1000
+    assert files.names("results") == ["list.json"]
 
 
 def _upload(root: Path, number: int, ready: Any) -> None:

@@ -34,16 +34,17 @@ NOTES = (_RECORD, INPUTS, "uses.json")
 
 def kernel_key(plan: Plan, source_digest: str, toolchain: make.Toolchain) -> str:
     """Return the digest of everything that a kernel's bytes depend on: source, configuration, compiler."""
-    return _key(inputs_of(plan, source_digest), toolchain)
+    return keyed(inputs_of(plan, source_digest), toolchain)
 
 
 def key_of(inputs: KernelInputs) -> str:
     """Return the digest of everything that a kernel's bytes depend on, with this host's compiler. Raises UserInputError
     for flags that no kernel may have."""
-    return _key(inputs, toolchain_of(inputs))
+    return keyed(inputs, toolchain_of(inputs))
 
 
-def _key(inputs: KernelInputs, toolchain: make.Toolchain) -> str:
+def keyed(inputs: KernelInputs, toolchain: make.Toolchain) -> str:
+    """Return the digest of everything that a kernel's bytes depend on, with a toolchain."""
     fragment = [f"{name}={value}" for name, value in sorted(inputs.fragment)]
     patches = [f"patch {sha256}" for _, sha256 in inputs.patches]
     return digest(_LAYOUT, inputs.source_digest, toolchain.describe(), *toolchain.variables(), *fragment, *patches)

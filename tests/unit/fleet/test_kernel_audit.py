@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,10 +21,13 @@ from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.fleet.cli import audit as audit_action
 from vmtailor.fleet.run import kernel_audit
 from vmtailor.fleet.run.kernel_audit import AuditedKernel, AuditVerdict
+from vmtailor.model.architecture import of_host
 from vmtailor.model.kernel import KernelInputs
+from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.pipeline import shared_results
 from vmtailor.stages import build
 
+TREE = Path(__file__).parents[2] / "fakes/make-tree"
 FINGERPRINT = ("f" * 64, b"{}\n")
 
 
@@ -102,6 +107,24 @@ def test_inputs_of_another_kernel_are_a_difference(place: Path, tmp_path: Path) 
     assert one.said == "its inputs are those of another kernel"
 
 
+@pytest.mark.attack
+def test_flags_that_no_kernel_may_have_are_not_compiled_with(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = replace(inputs_of(1), flags=("-fplugin=/tmp/evil.so",))
+
+    def forged(folder: Path) -> None:
+        compiled(inputs, tmp_path, folder, Store())
+        records.save(inputs, folder / build.INPUTS)
+
+    Store(tmp_path / "forged").get(
+        "kernel", build.keyed(inputs, make.Toolchain.of(of_host(), flags=inputs.flags)), forged
+    )
+    (one,) = [one for one in audited(place) if one.verdict is not AuditVerdict.EQUAL]
+    assert one.verdict is AuditVerdict.NOT_TRIED
+    assert "-fplugin" in one.said
+
+
 def test_what_cannot_be_tried_is_said_and_is_no_difference(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +135,32 @@ def test_what_cannot_be_tried_is_said_and_is_no_difference(
     found = audited(place)
     assert {one.verdict for one in found} == {AuditVerdict.NOT_TRIED}
     assert any("the source 6.12.1 (555555555555) is not in this host's cache" in one.said for one in found)
+
+
+@pytest.mark.skipif(
+    any(shutil.which(tool) is None for tool in ("make", "gcc", "ld", "flex", "bison", "bc")), reason="needs a compiler"
+)
+def test_a_tree_that_looks_like_a_kernel_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stage that builds uploads a kernel; the audit compiles it with the real make, and finds another byte."""
+    place = tmp_path / "remote"
+    monkeypatch.setenv(remote.VARIABLE, str(place))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "here"))
+    monkeypatch.setattr(remote, "_fingerprint_of", [lambda: FINGERPRINT])
+    monkeypatch.setattr(remote, "_current", {})
+    monkeypatch.setattr(remote, "_stays_local", [])
+    monkeypatch.setattr(kept_source, "by_digest", lambda digest, store: SourceTree(TREE, digest))
+    plan = Plan("6.99.3", "microvm", 1, RootFormat.EROFS, (("NET", "y"),), (), 0, 0, architecture=of_host().name)
+    store = Store(tmp_path / "theirs")
+    files = build.build_kernel(plan, TREE, "5" * 64, store)
+    assert [one.verdict for one in audited(place)] == [AuditVerdict.EQUAL]
+
+    key = build.kernel_key(plan, "5" * 64, build.toolchain_of(plan))
+    image = Path(files.image)
+    image.write_bytes(image.read_bytes()[:-1] + b"?")
+    cache = RemoteCache(str(place), lambda: FINGERPRINT)
+    (place / cache.name_of("kernel", key)).unlink()
+    cache.publish("kernel", key, store.path("kernel", key))
+    assert audited(place) == [AuditedKernel(key[:40], AuditVerdict.DIFFERENT, f"{image.name} of other bytes")]
 
 
 def test_a_compile_finds_neither_cache(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

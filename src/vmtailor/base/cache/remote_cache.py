@@ -66,6 +66,7 @@ class RemoteCache:
         if not self._asked(kind, "fetch"):
             return False
         try:
+            self.open()  # asks this host for its tools, which has no limit of time
             packed = _within(QUESTION_S, lambda: self.listed(kind, key))
             if packed is None:
                 return False
@@ -120,6 +121,7 @@ class RemoteCache:
             _within(PIECE_S, lambda: self._send(piece, data, again))
 
         try:
+            self.open()
             packed = packed_folder.pack(folder, kind, key[:_KEY], send)
             _within(QUESTION_S, lambda: self._name(packed, kind, key, again))
         except Unpackable as error:

@@ -205,6 +205,8 @@ class Store:
 
     def bring(self, kind: str, key: str) -> bool:
         """Return whether the folder for `key` is here, or now is, since the remote cache has it. Nothing is made."""
+        if self.has(kind, key) or not self._remote or remote.current() is None:
+            return self.has(kind, key)
         try:
             self.get(kind, key, _nowhere)
         except _Nowhere:

@@ -25,7 +25,7 @@ BENCHED ?= native,containerd,docker,gvisor,lxc,nspawn,podman,examples/runtimes/c
 
 PUBLISHED := $(foreach name,unixbench iozone netperf,$(if $($(shell echo $(name) | tr a-z A-Z)_SOURCE),--$(name)-source $($(shell echo $(name) | tr a-z A-Z)_SOURCE)))
 
-.PHONY: help lab family setup setup-cross setup-dev setup-fleet wheel share demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-load bench-load-lab bench-load-rates bench-load-servers bench-load-changes bench-host bench-containers-on-host bench-watched bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-lab bench-run-lab bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead bench-start bench-exec bench-streams compare-quality fuzz docs clean
+.PHONY: help lab family setup setup-cross setup-dev setup-fleet wheel share demo examples check format unit contract system attack test test-all test-times mutants bench-fit bench-margin bench-load bench-load-lab bench-load-rates bench-load-servers bench-load-changes bench-host bench-containers-on-host bench-watched bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-lab bench-run-lab bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead bench-start bench-exec bench-streams compare-quality fleet-sim fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first);"
@@ -79,6 +79,7 @@ help:
 	@echo "make family         a kernel on which any image starts at once, in build/family (FAMILY=x86_64,arm64: for these)"
 	@echo "make bench-analyze  time the analysis of 100 MB of each kind of log"
 	@echo "make compare-quality  how often compare is wrong, from thirty real boots"
+	@echo "make fleet-sim      what a task costs the scheduler of a fleet, with workers that only wait (FLEET_ARGS=--workers 200)"
 	@echo "make fuzz           a million inputs through every parser"
 	@echo "make docs           write the generated pages of docs/reference again"
 
@@ -332,6 +333,10 @@ bench-analyze: setup
 
 compare-quality: setup
 	$(BIN)/python tools/compare_quality.py
+
+# The real scheduler of a fleet, with workers that only wait.
+fleet-sim: setup-dev
+	$(BIN)/python tools/fleet_sim.py $(FLEET_ARGS)
 
 fuzz: setup
 	$(BIN)/python tests/fuzz/fuzz.py

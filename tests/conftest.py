@@ -35,7 +35,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 _TOGETHER = {
     "bundle": (
         "test_fit", "test_interrupted", "test_network", "test_observed", "test_run", "test_run_signals",
-        "test_pushed_bundle", "test_repaired_kernel", "test_stages", "test_bundle_trials",
+        "test_pushed_bundle", "test_repaired_kernel", "test_stages", "test_bundle_trials", "test_shared_cache",
     ),
     "host": ("test_bench", "test_host_cgroups", "test_private_places"),
     "source": ("test_architecture", "test_distribution", "test_house", "test_printing"),

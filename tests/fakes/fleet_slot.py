@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -40,12 +41,23 @@ def answer_of(part: str, name: str) -> dict[str, Any]:
     return {"verified": True if part == "seal" else None}
 
 
+def write_bundle(out: Path) -> None:
+    """Write a bundle as the pipeline does: beside its place, and then there."""
+    made = out.with_name(f".{out.name}-{os.getpid()}")
+    made.mkdir()
+    (made / "bundle.json").write_text(json.dumps({"name": out.name}))
+    shutil.rmtree(out, ignore_errors=True)
+    made.rename(out)
+
+
 def main() -> None:
     """Serve as a slot, or do one task."""
     if sys.argv[1] == TASK:
         given = json.loads(sys.stdin.buffer.read())
         order = json.loads(base64.b64decode(given["order"]))
         answer = answer_of(order["part"], order["entry"]["name"])
+        if order["part"] == "seal" and order["out"]:
+            write_bundle(Path(order["out"]))
         document = {"schema": "vmtailor/fleet-answer/1", "outcome": "done", "seconds": 0.1, **answer}
         Path(sys.argv[2]).write_text(json.dumps(document))
         return

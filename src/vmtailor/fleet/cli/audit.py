@@ -42,7 +42,7 @@ def audit(url: str, share: float, *, json: bool = False) -> None:
         ) from error
     if json:
         output.document(records.to_bytes(found))
-    else:
+    elif found.there:
         tried = sum(one.verdict is not AuditVerdict.NOT_TRIED for one in found.kernels)
         output.say(f"{plural(tried, 'kernel')} of {found.there} compiled again with the tools {found.fingerprint[:12]}")
     if not found.there:

@@ -114,11 +114,11 @@ def _needs(one: FleetImage, folder: Path, known: FleetRecord, tools: str, asked:
     if one.verified_again is False:
         return "it did not work when it was verified again"
     version = bundle_folder.load(bundle).bundle.kernel_version
-    if asked.kernel and not version.startswith(asked.kernel):
+    if asked.kernel and not f"{version}.".startswith(f"{asked.kernel}."):
         return f"its kernel is {version}, {asked.kernel} is asked for"
-    if known.tools != tools:
-        return "the tools of this host are not those that it was made with"
-    return ""
+    by_tag = not one.entry.digest and "@sha256:" not in one.entry.reference
+    newer = "its reference has no digest, and may name another image now" if by_tag else ""
+    return newer if known.tools == tools else "the tools of this host are not those that it was made with"
 
 
 def _run(job: FleetJob, asked: WorkOptions) -> None:

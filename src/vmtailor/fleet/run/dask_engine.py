@@ -8,7 +8,7 @@ import contextlib
 import queue
 import ssl
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,10 +46,11 @@ class SeenSlot:
 
 @dataclass(eq=False)
 class DaskEngine:
-    """The engine behind a scheduler. `client`: the library's."""
+    """The engine behind a scheduler. `client`: the library's. `work`: does an order on a worker."""
 
     client: Any
     address: Address
+    work: Callable[..., Any] = worker_slot.carry_out
     _futures: dict[str, Any] = field(default_factory=dict)
     _workers: dict[str, str] = field(default_factory=dict)
     _ended: queue.SimpleQueue[str] = field(default_factory=queue.SimpleQueue)
@@ -81,7 +82,7 @@ class DaskEngine:
     def begin(self, name: str, order: Order, worker: str, secrets: Sequence[Hidden], login: Hidden | None) -> None:
         """Order a run of a worker, by its address."""
         future: Any = self.client.submit(
-            worker_slot.carry_out, name, records.to_bytes(order), tuple(secrets), login,
+            self.work, name, records.to_bytes(order), tuple(secrets), login,
             key=name, workers=[worker], allow_other_workers=False, retries=0, pure=False,
         )  # fmt: skip
         self._futures[name], self._workers[name] = future, worker

@@ -26,11 +26,12 @@ LISTENS_S = 60.0
 
 @dataclass(frozen=True)
 class LocalCluster:
-    """The cluster's scheduler, its certificates and its workers."""
+    """The cluster's scheduler (by its address and its process), its certificates and its workers."""
 
     address: Address
     shown: Certificates
     slots: WorkerSlots
+    scheduler_pid: int
 
 
 @contextlib.contextmanager
@@ -50,4 +51,4 @@ def started(count: int, digest: str, program: Sequence[str] = worker_slots.PROGR
             time.sleep(0.05)
         address = addresses.parse(listens.read_text())
         slots = WorkerSlots(address, shown, folder, digest, program)
-        yield LocalCluster(address, shown, held.enter_context(worker_slots.started(slots, count)))
+        yield LocalCluster(address, shown, held.enter_context(worker_slots.started(slots, count)), scheduler.pid)

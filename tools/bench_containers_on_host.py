@@ -206,10 +206,13 @@ def verdict(rows: Sequence[Change]) -> str:
 
 
 def host_table(run: FitRun) -> str:
-    """Return the host itself before and after: its start, its size."""
+    """Return the host itself before and after: its start, its size. What was not measured has no row."""
     lines = ["| the host itself | as it is | as fitted |", "| --- | ---: | ---: |"]
     for row in ROWS:
-        cells = [shown(row.of(side), row.digits) for side in (run.baseline, run.tailored)]
+        sides = [row.of(side) for side in (run.baseline, run.tailored)]
+        if sides == [None, None]:
+            continue
+        cells = [shown(side, row.digits) for side in sides]
         lines.append(f"| {row.title} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

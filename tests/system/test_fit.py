@@ -16,7 +16,7 @@ from tests.system.conftest import Fitted
 
 from vmtailor.analysis.changes import symbol_catalogue
 from vmtailor.base.cache.store import Store
-from vmtailor.base.files import records
+from vmtailor.base.files import portable, records
 from vmtailor.base.natives import locate
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.change import Cause
@@ -176,7 +176,7 @@ def test_the_bill_of_materials(lighttpd: Fitted) -> None:
 
 
 def test_two_builds_of_the_root_give_the_same_bytes(lighttpd: Fitted, tmp_path: Path) -> None:
-    image = records.load(Image, lighttpd.bundle / "image.json")
+    image = portable.within(records.load(Image, lighttpd.bundle / "image.json"), Store().root)
     bundle = records.load(Bundle, lighttpd.bundle / "bundle.json")
     again = build_root(image, bundle.root_format, locate(), Store(tmp_path))
     assert again.read_bytes() == (lighttpd.bundle / bundle.root).read_bytes()

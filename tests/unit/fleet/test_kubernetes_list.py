@@ -290,6 +290,14 @@ def test_what_is_no_quantity_is_none(text: object) -> None:
     assert sizes.quantity(text) is None
 
 
+@pytest.mark.parametrize(
+    "container", [{"env": [None]}, {"ports": [None]}, {"command": ["sh", None]}, {"envFrom": [None]}]
+)
+def test_an_item_that_is_nothing_is_refused_with_its_place(tmp_path: Path, container: dict[str, Any]) -> None:
+    with pytest.raises(UserInputError, match=r"containers\[0\]\.\w+\[\d\] "):
+        one(tmp_path, container)
+
+
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 70000) | st.text("ab/:{}$", max_size=5),
     lambda inner: (

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -39,7 +40,18 @@ def require_valid(document: dict[str, Any], where: str) -> None:
     assert (document.get("apiVersion"), document.get("kind")) in PODS
     error = next(_validator(document["kind"], document["apiVersion"]).iter_errors(document), None)
     if error is not None:
-        raise UserInputError(f"{where}: {_place(error)}{_said(error)}", hint=_HINT)
+        raise UserInputError(f"{where}: {_place(error.absolute_path)}{_said(error)}", hint=_HINT)
+    for path in _nothing(document, ()):
+        raise UserInputError(f"{where}: {_place(path)}is an item of a list, and is nothing", hint=_HINT)
+
+
+def _nothing(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+    """Yield the places of items of lists that are nothing: schemas allow them, and they have no meaning."""
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        if inner is None and isinstance(value, list):
+            yield (*path, key)
+        elif isinstance(inner, dict | list):
+            yield from _nothing(inner, (*path, key))
 
 
 @cache
@@ -52,9 +64,9 @@ def _validator(kind: str, version: str) -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(schema, registry=registry)
 
 
-def _place(error: jsonschema.ValidationError) -> str:
-    path = "".join(f"[{one}]" if isinstance(one, int) else f".{plain(str(one))[:60]}" for one in error.absolute_path)
-    return path.lstrip(".") + " " if path else ""
+def _place(path: Iterable[str | int]) -> str:
+    words = "".join(f"[{one}]" if isinstance(one, int) else f".{plain(str(one))[:60]}" for one in path)
+    return words.lstrip(".") + " " if words else ""
 
 
 def _said(error: jsonschema.ValidationError) -> str:

@@ -32,7 +32,7 @@ EXERCISE = ROOT / "examples" / "watched-containers" / "exercise.toml"
 MEMORY = "2G"
 #: A sample this often: the shortest steps take less than a second. Seconds that a watch may take under emulation.
 EVERY, TIMEOUT_S = "200ms", 3600
-#: What the name of a step stands between in its title: a shell's comment, and the end of a line as it is shown.
+#: A step's title has its name between these: a shell's comment, and the end of a line as it is shown.
 NAMES, LINE = "sh -c # ", "\\x0a"
 #: Processor time of the machine that is work, by its figures.
 WORK = ("cpu_user_us", "cpu_nice_us", "cpu_system_us", "cpu_irq_us", "cpu_softirq_us")

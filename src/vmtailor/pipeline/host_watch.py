@@ -18,7 +18,7 @@ from vmtailor.model.architecture import presumed
 from vmtailor.model.machine import Clock
 from vmtailor.model.machine_watch import MachineWatch
 
-#: What names this host where a machine is asked for.
+#: Names this host where a machine is asked for.
 HOST = "host:"
 #: Seconds beyond its time in which a sample must come; bytes that are read at once; characters of what it says.
 _LATE_S, _CHUNK, _MOST_SAID = 30.0, 1 << 16, 300

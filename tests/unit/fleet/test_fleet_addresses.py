@@ -42,4 +42,4 @@ def test_without_the_extra_it_says_which_one(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "distributed" else real(name))
     with pytest.raises(HostError, match=r"the extra vmtailor\[fleet\]: distributed") as caught:
         engine_extra.require()
-    assert caught.value.hint == "pip install 'vmtailor[fleet]'"
+    assert caught.value.hint.startswith("make setup-fleet")

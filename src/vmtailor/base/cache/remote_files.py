@@ -20,6 +20,8 @@ _WHOLE = ("memory", "s3", "s3a", "gs", "gcs", "abfs", "az")
 #: Folders of this host, which others may share: a file is written beside its place there.
 _FOLDERS = ("file", "local")
 _PART = ".part-"
+#: How the extra of fleets and shared caches is installed.
+INSTALL_EXTRA = "make setup-fleet, or where a wheel is installed: pip install 'WHEEL[fleet]'"
 
 
 def require_library() -> None:
@@ -27,7 +29,7 @@ def require_library() -> None:
     if importlib.util.find_spec("fsspec") is None:
         raise HostError(
             "a remote cache needs the extra vmtailor[fleet]: fsspec cannot be imported",
-            hint="pip install 'vmtailor[fleet]'",
+            hint=INSTALL_EXTRA,
         )
 
 

@@ -15,7 +15,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import plain
 from vmtailor.fleet.cli import audit as audit_action
 from vmtailor.fleet.manifests.manifest_wishes import ManifestWishes
-from vmtailor.fleet.model import addresses
+from vmtailor.fleet.model import addresses, kernel_groups
 from vmtailor.fleet.run import certificates as certificate_files
 from vmtailor.fleet.run import clusters, engine_extra
 from vmtailor.model import option_values
@@ -41,14 +41,14 @@ class FleetAction(StrEnum):
 
 
 _CLUSTER = frozenset({"--on", "--certificates", "--remote-cache", "--failed-only", "--json"})
-#: What each action is about, and the options that it takes.
+#: The subject of each action in words, and the options that it takes.
 TAKES: dict[FleetAction, tuple[str, frozenset[str]]] = {
     FleetAction.LIST: ("a list of images", frozenset({"--json"})),
     FleetAction.FIT: ("a list of images", _CLUSTER | {"--out", "--authfile", "--repeat"}),
     FleetAction.VERIFY: ("the folder of a fleet", _CLUSTER - {"--certificates"}),
     FleetAction.REFIT: (
         "the folder of a fleet",
-        (_CLUSTER - {"--failed-only"}) | {"--kernel", "--dry-run", "--authfile", "--repeat"},
+        (_CLUSTER - {"--failed-only"}) | {"--kernel", "--kernels", "--dry-run", "--authfile", "--repeat"},
     ),
     FleetAction.STATUS: ("the folder of a fleet", frozenset({"--json"})),
     FleetAction.WORKER: ("the address of a scheduler", frozenset({"--slots", "--certificates", "--remote-cache"})),
@@ -118,6 +118,13 @@ def fleet(
     ] = False,
     kernel: Annotated[
         str | None, Option(name="--kernel", help="Fit again on this kernel: a series such as 6.1, or a release.")
+    ] = None,
+    kernels: Annotated[
+        str | int | None,
+        Option(
+            name="--kernels", metavar="EACH|AUTO|N", read=kernel_groups.parse_kernels,
+            help="Let finished images share kernels: N of them; auto: where nobody pays more than 1 %; each: none.",
+        ),
     ] = None,
     repeat: Annotated[int | None, REPEAT] = None,
     dry_run: Annotated[bool, DRY_RUN] = False,
@@ -197,7 +204,8 @@ def fleet(
     fit and refit go on from what is done: finished images are left, and finished stages are found in the caches."""
     engine_extra.require()
     given = {
-        "--out": out, "--on": on, "--failed-only": failed_only, "--kernel": kernel, "--dry-run": dry_run,
+        "--out": out, "--on": on, "--failed-only": failed_only, "--kernel": kernel,
+        "--kernels": kernels, "--dry-run": dry_run,
         "--slots": slots, "--listen": listen, "--certificates": certificates, "--authfile": authfile,
         "--remote-cache": remote_cache, "--san": san, "--days": days, "--name": name, "--image": image,
         "--workers": workers, "--cpus": cpus, "--memory": memory, "--disk-size": disk_size, "--limit": limit,
@@ -243,7 +251,7 @@ def fleet(
 
         asked = fleet_work.WorkOptions(
             on=on or clusters.USUAL, certificates=certificates, authfile=authfile, failed_only=failed_only,
-            dry_run=dry_run, kernel=kernel or "", json=json, repeat=repeat,
+            dry_run=dry_run, kernel=kernel or "", json=json, repeat=repeat, kernels=kernels,
         )  # fmt: skip
         folder = Path(what or "")
         if action is FleetAction.FIT:

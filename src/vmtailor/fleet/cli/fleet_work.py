@@ -25,7 +25,7 @@ from vmtailor.fleet.model.entry import FleetEntry
 from vmtailor.fleet.model.fleet_record import FleetImage, FleetRecord, ImageStanding
 from vmtailor.fleet.model.orders import Job
 from vmtailor.fleet.pages import fleet_page
-from vmtailor.fleet.run import clusters, fleet_folder, fleet_run, login
+from vmtailor.fleet.run import clusters, fleet_folder, fleet_run, login, shared_kernels
 from vmtailor.fleet.run.fleet_run import FleetJob
 from vmtailor.model.bundle import RECORD
 
@@ -42,6 +42,7 @@ class WorkOptions:
     kernel: str
     json: bool
     repeat: int | None = None
+    kernels: str | int | None = None
 
     def job(self, job: Job, folder: Path, list_path: str, entries: Sequence[FleetEntry], **more: Any) -> FleetJob:
         """Return a job on the cluster that is asked for."""
@@ -86,10 +87,28 @@ def verify(folder: Path, asked: WorkOptions) -> None:
 def refit(folder: Path, asked: WorkOptions) -> None:
     """Say which bundles need another fit, and why; then fit these."""
     known, tools = fleet_folder.required(folder), fingerprint()
+    if asked.kernels is not None and asked.kernel:
+        raise UserInputError(
+            "--kernels joins the kernels of bundles that are done, and --kernel asks for others",
+            hint=f"vmtailor fleet refit {folder} --kernel {asked.kernel} first, then --kernels",
+        )
+    shared = None if asked.kernels is None else shared_kernels.of_folder(folder, known, asked.kernels)
+    for line in shared.lines() if shared is not None else ():
+        output.note(line)
+    keep = shared.keep if shared is not None else {}
     entries = [
-        replace(one.entry, kernel=asked.kernel) if asked.kernel else one.entry for one in known.images
-    ]  # fmt: skip
-    needs = {one.entry.name: why for one in known.images if (why := _needs(one, folder, known, tools.digest, asked))}
+        replace(
+            one.entry,
+            kernel=asked.kernel or one.entry.kernel,
+            keep=tuple(dict.fromkeys((*one.entry.keep, *keep.get(one.entry.name, ())))),
+        )
+        for one in known.images
+    ]
+    needs = {}
+    for one in known.images:
+        why = _needs(one, folder, known, tools.digest, asked)
+        if why := why or (shared.why(one.entry.name) if shared is not None else ""):
+            needs[one.entry.name] = why
     for name, why in needs.items():
         output.note(f"{name} needs a fit: {why}")
     if not needs:

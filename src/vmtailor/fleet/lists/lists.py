@@ -20,7 +20,7 @@ _SIGNS = re.compile(
     r")",
     re.MULTILINE,
 )
-#: What templates of Helm say, and no manifest.
+#: Signs of a template of Helm, which no manifest has.
 _HELM = re.compile(
     r"\{\{-?[ \t]{0,20}(?:\.(?:Values|Release|Chart|Capabilities|Files|Template)\b|include |template |define )"
 )

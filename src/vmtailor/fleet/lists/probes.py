@@ -15,7 +15,7 @@ from vmtailor.fleet.model.entry import Meaningless
 #: Probes, first the one that says best when a container is ready.
 _PROBES = ("readinessProbe", "startupProbe", "livenessProbe")
 _HEADERS = "an exercise sends no headers of its own"
-#: What Kubernetes takes where a probe does not say.
+#: Kubernetes' defaults for a probe.
 _PERIOD_S, _FAILURES = 10, 3
 
 

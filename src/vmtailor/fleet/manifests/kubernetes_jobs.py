@@ -10,7 +10,7 @@ from vmtailor.drivers.targets.kubernetes_manifests import quantity, text
 from vmtailor.fleet.manifests.manifest_wishes import SCHEDULER_CPUS, SCHEDULER_MEMORY, ManifestWishes
 from vmtailor.fleet.model.addresses import PORT
 
-#: Where a container sees its certificates and its cache.
+#: Folders of a container with its certificates and its cache.
 CERTIFICATES, CACHE = "/certificates", "/cache"
 #: Files of a key are their owner's alone: vmtailor refuses others. In decimal, as JSON has no other numbers.
 _OWNERS = 0o400

@@ -11,12 +11,12 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.image.documents import shown
 from vmtailor.drivers.image.image_reference import image_name
 
-#: Where vmtailor's own image is, in manifests that name no place.
+#: Reference of vmtailor's own image, for manifests that name none.
 EXAMPLE_IMAGE = "registry.example/vmtailor:latest"
 #: The longest time that Slurm and Kubernetes are asked for.
 LIMIT_MAX_S = 30 * 86400
 MEBIBYTE = 1 << 20
-#: What the scheduler needs: it passes small orders and answers on.
+#: Processors and memory of the scheduler, which passes small orders and answers on.
 SCHEDULER_CPUS, SCHEDULER_MEMORY = 1, 1 << 30
 _NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 
+from vmtailor.base.cache.remote_files import INSTALL_EXTRA
 from vmtailor.base.errors import HostError
 
 #: Modules of the extra, each by the package that has it.
@@ -17,5 +18,5 @@ def require() -> None:
     if missing:
         raise HostError(
             f"vmtailor fleet needs the extra vmtailor[fleet]: {' and '.join(missing)} cannot be imported",
-            hint="pip install 'vmtailor[fleet]'",
+            hint=INSTALL_EXTRA,
         )

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.systems.test_system_fitting import SUBJECT
 
 from vmtailor.base.cache.store import Store
-from vmtailor.base.errors import UserInputError
+from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import dot_config
 from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.kernel import compiled_baseline, kernel_source
@@ -35,6 +35,7 @@ class Given:
         self.source = folder / "linux"
         self.source.mkdir()
         self.store = Store(folder / "cache")
+        self.distribution: Any = SimpleNamespace(lacking=lambda: "")
 
         def packaged(*_: object) -> Any:
             raise UserInputError("no packaged cloud kernel", hint="complete here: none")
@@ -58,7 +59,12 @@ class Given:
     def provided(self, source: bool = True) -> Path:
         subject = replace(SUBJECT, kernel=self.release, kernels=(InstalledKernel(self.release, config=self.at),))
         found: Any = SimpleNamespace(subject=subject, root=SimpleNamespace(read=lambda path, most: self.config))
-        options = FitOptions(reference="disk:x.raw", store=self.store, source=str(self.source) if source else None)
+        options = FitOptions(
+            reference="disk:x.raw",
+            store=self.store,
+            source=str(self.source) if source else None,
+            distribution=self.distribution,
+        )
         return own_baseline.provide(options, found, self.source, presumed()).file
 
 
@@ -78,6 +84,19 @@ def test_without_a_source_the_refusal_says_what_to_give(given: Given) -> None:
     with pytest.raises(UserInputError, match="no packaged cloud kernel") as wrong:
         given.provided(source=False)
     assert "--source TARBALL" in wrong.value.hint and "complete here" in wrong.value.hint and not given.compiled
+
+
+def test_a_package_that_cannot_be_fetched_is_not_compiled_instead(
+    given: Given, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: object) -> Any:
+        raise HostError("the mirror does not answer")
+
+    monkeypatch.setattr(packaged_baseline, "provide", unreachable)
+    with pytest.raises(HostError, match="mirror"):
+        given.provided()
+    monkeypatch.setattr(given.distribution, "lacking", lambda: "this host has no packages")
+    assert given.provided() == Path("compiled/vmlinuz")
 
 
 @pytest.mark.parametrize("release", ["6.12.10-4.el9", "6.1.1", "5.14.0-427.el9"])

@@ -41,12 +41,14 @@ def provide(options: FitOptions, found: OpenedSystem, taken: Path, architecture:
     try:
         kernel = packaged_baseline.provide(options.distribution, architecture, options.store, found.subject.kernel)
         inputs.require_same(own, Path(kernel.vmlinuz), found.subject)
-        return OwnBaseline(kernel, own)
-    except (UserInputError, HostError) as error:
+    except UserInputError as error:
         if options.source is None:
-            if isinstance(error, UserInputError):
-                raise UserInputError(error.message, hint=f"{error.hint}; or {_SOURCE}") from error
+            raise UserInputError(error.message, hint=f"{error.hint}; or {_SOURCE}") from error
+    except HostError:  # what is packaged, and cannot be fetched now, is not compiled instead
+        if options.source is None or not options.distribution.lacking():
             raise
+    else:
+        return OwnBaseline(kernel, own)
     compiled = _compiled(options, options.source, found, architecture)
     return OwnBaseline(compiled, Path(compiled.vmlinuz))
 

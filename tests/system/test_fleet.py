@@ -45,6 +45,7 @@ def test_a_fleet_fits_what_fit_fits_and_one_bad_image_costs_nothing(lighttpd: Fi
         assert run.plan.fragment == alone.plan.fragment
         assert run.tailored.init_instructions == alone.tailored.init_instructions
     assert [part.part for part in found.images[2].parts] == ["prepare", "seal"], "its fit is in the cache"
+    assert found.images[2].kernel and {one.kernel for one in found.images[:3]} == {found.images[2].kernel}
     did = [{part.part: part.worker for part in one.parts} for one in found.images[:2]]
     shared = did[0].keys() - {"prepare", "seal"}
     assert shared >= {"trace", "plan", "verify"}

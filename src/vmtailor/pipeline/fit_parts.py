@@ -13,7 +13,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.model.fit_part import FitPart
 from vmtailor.model.fit_run import FitRun
 from vmtailor.model.systems.units import UnitsMode
-from vmtailor.pipeline import fit, fit_sides, kernel_trials, measured_machines, subject_kind
+from vmtailor.pipeline import bundle_files, fit, fit_sides, kernel_trials, measured_machines, subject_kind
 from vmtailor.pipeline.options import Effort, FitOptions
 from vmtailor.pipeline.subject import Findings, Fitted
 from vmtailor.stages import build
@@ -48,6 +48,8 @@ def _prepared(options: FitOptions) -> PartDone:
             (FitPart.BASELINE, FitPart.PLAN, FitPart.VERIFY, FitPart.MEASURE), whole
         )
         if subject.store.has("fit", whole):
+            plan = bundle_files.run_in(subject.store.path("fit", whole)).plan
+            keys[FitPart.KERNEL] = build.kernel_key(plan, subject.source.digest, build.toolchain_of(plan))
             return PartDone(keys, tuple(part for part in FitPart if part not in (FitPart.PREPARE, FitPart.SEAL)))
         return PartDone({**keys, FitPart.TRACE: subject.trace_key()})
 

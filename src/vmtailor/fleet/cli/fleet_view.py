@@ -85,13 +85,16 @@ def line(work: Graph, slots: int) -> str:
 
 
 def table(record: FleetRecord) -> Table:
-    """Return the table of a fleet: its images, figures and failures."""
-    right = (Column("kernel", justify="right"), Column("instructions to init", justify="right"))
-    made = Table("", *folding("image", "reference"), *right, *folding("kernel key", "failure"), box=box.SIMPLE_HEAD)
+    """Return the table of a fleet: each image with the size of its kernel, its instructions to init, its kernel's key
+    and its failure. References are on its page."""
+    right = (Column("kernel", justify="right"), Column("to init", justify="right", no_wrap=True))
+    made = Table(
+        "", *folding("image"), *right, Column("kernel key", no_wrap=True), *folding("failure"), box=box.SIMPLE_HEAD
+    )
     for one in record.images:
         known = dict(one.figures)
         made.add_row(
-            _mark(one), one.entry.name, one.entry.reference,
+            _mark(one), one.entry.name,
             figures.file_bytes(known["kernel_bytes"]) if "kernel_bytes" in known else "",
             figures.millions(known.get("init_instructions")) if "init_instructions" in known else "",
             one.kernel[:12], f"{one.failed_in}: {one.says}" if one.failed_in else one.says,

@@ -106,8 +106,8 @@ def refit(folder: Path, asked: WorkOptions) -> None:
     ]
     needs = {}
     for one in known.images:
-        why = _needs(one, folder, known, tools.digest, asked)
-        if why := why or (shared.why(one.entry.name) if shared is not None else ""):
+        joins = shared.why(one.entry.name) if shared is not None else ""
+        if why := joins or _needs(one, folder, known, tools.digest, asked):
             needs[one.entry.name] = why
     for name, why in needs.items():
         output.note(f"{name} needs a fit: {why}")

@@ -7,8 +7,9 @@
 Each load is exercise-NAME.toml of the folder of exercises, driven on the instruction clock by the client in the guest,
 with every instruction counted. Two machines and three loads are six boots of one to five minutes each. Each is a file
 of OUT: what is there is not made again. The knee of the sweep stands beside the rate that one processor gives by the
-instructions of a request under the peak load, the client's included. OUT/rates.md has the tables; `--page` writes them
-into a page, between its marks.
+instructions of a request, the client's included: counted in a boot of its own, just below the highest rate that was
+held, since the first requests of a boot are dearer.
+OUT/rates.md has the tables; `--page` writes them into a page, between its marks.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.counters import CountingConfig
+from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.pipeline import second_measure
 from vmtailor.pipeline.options import FitOptions
@@ -45,6 +47,8 @@ from vmtailor.stages import exercise_file
 ROOT = Path(__file__).resolve().parent.parent
 EXERCISES = ROOT / "examples" / "lighttpd"
 LOADS = ("peak", "surf", "commands", "sweep")
+#: The boot just below the highest rate that the sweep found to be held, and what share of it that is.
+KNEE, BELOW = "knee", 0.97
 BASELINE, TAILORED = "packaged kernel", "fitted kernel"
 TIMEOUT_S = 3000.0
 
@@ -58,19 +62,36 @@ def machines(loaded: BundleFolder, folder: Path) -> dict[str, tuple[Machine, Sym
     return {BASELINE: (inputs.baseline, inputs.table), TAILORED: (own, second_measure.table_of(loaded))}
 
 
-def driven(machine: Machine, table: SymbolTable, file: Path, loaded: BundleFolder, out: Path) -> Boot:
-    """Boot a machine under the load of an exercise's file, with everything counted. Raises SystemExit where the load is
-    not right."""
+def driven(machine: Machine, table: SymbolTable, exercise: Exercise, loaded: BundleFolder, out: Path) -> Boot:
+    """Boot a machine under an exercise's load, with everything counted. Raises SystemExit where the load is not
+    right."""
     natives: Natives = guest_programs.of(loaded.bundle.architecture)
     config = CountingConfig(marks=boots.marks(table, natives), architecture=table.architecture)
-    exercise = exercise_file.load(file, loaded.image)
     work = workload_of(exercise, TIMEOUT_S).unhurried(Clock.INSTRUCTIONS)
     with temporary.held_folder(out) as scratch:
         counted = machine_variants.counted(machine)
         found, _ = boot(counted, work, scratch, counting=Counting(natives, config, table))
     if found.failures:
-        raise SystemExit(f"{file.name}: {found.problem}")
+        raise SystemExit(found.problem)
     return found
+
+
+def knee_of(sweep: Boot | None) -> tuple[float, float] | None:
+    """Return the highest rate that a sweep held and the lowest that it did not; None for a sweep without."""
+    loads = sweep.container.loads if sweep is not None and sweep.container is not None else ()
+    return next((one.knee for one in loads if one.knee is not None), None)
+
+
+def at_rate(exercise: Exercise, rate: float) -> Exercise:
+    """Return an exercise whose sweep asks at one rate alone, for a second or more: what the client takes to begin and
+    to end is in its figures, too."""
+    steps = [
+        step
+        if step.load is None or step.load.to_rate is None
+        else replace(step, load=replace(step.load, rate=rate, to_rate=None, seconds=max(1.0, step.load.seconds)))
+        for step in exercise.load
+    ]
+    return replace(exercise, load=tuple(steps))
 
 
 def page(found: Mapping[tuple[str, str], Boot]) -> str:
@@ -94,13 +115,11 @@ def page(found: Mapping[tuple[str, str], Boot]) -> str:
 
 
 def knees(found: Mapping[tuple[str, str], Boot]) -> list[str]:
-    """Return a row for each machine: the knee of its sweep beside the rate that its instructions give."""
+    """Return a row for each machine: the knee of its sweep beside the rate that the instructions of a request give."""
     rows = ["| machine | held | not held | by instructions | the knee differs by |", "| --- | --- | --- | --- | --- |"]
     for name in (BASELINE, TAILORED):
-        sweep, peak = found.get(("sweep", name)), found.get(("peak", name))
-        cost = request_costs.of_boot(peak) if peak is not None else None
-        loads = sweep.container.loads if sweep is not None and sweep.container is not None else ()
-        knee = loads[0].knee if loads else None
+        knee, there = knee_of(found.get(("sweep", name))), found.get((KNEE, name))
+        cost = request_costs.of_boot(there) if there is not None else None
         if cost is None or knee is None:
             continue
         held, broken = knee
@@ -119,7 +138,8 @@ def main() -> None:
     parser.add_argument("--page", type=Path)
     given = parser.parse_args()
     files = {load: given.exercises / f"exercise-{load}.toml" for load in LOADS}
-    loads = given.loads or [load for load in LOADS if files[load].is_file()]
+    asked = given.loads or [load for load in LOADS if files[load].is_file()]
+    loads = [*asked, KNEE] if "sweep" in asked else asked
     given.out.mkdir(parents=True, exist_ok=True)
     loaded = bundle_folder.load_container(given.bundle, Store())
     sides = machines(loaded, given.bundle)
@@ -129,8 +149,13 @@ def main() -> None:
         for name, (machine, table) in sides.items():
             file = given.out / f"{load}-{name.partition(' ')[0]}.json"
             if not file.is_file():
+                exercise = exercise_file.load(files["sweep" if load == KNEE else load], loaded.image)
+                if load == KNEE:
+                    if (knee := knee_of(found["sweep", name])) is None:
+                        continue
+                    exercise = at_rate(exercise, BELOW * knee[0])
                 say(f"{load} on the {name}")
-                records.save(driven(machine, table, files[load], loaded, given.out), file)
+                records.save(driven(machine, table, exercise, loaded, given.out), file)
             found[load, name] = records.load(Boot, file)
     image = given.exercises.resolve().name
     publish(given.out, given.page, "rates" if image == EXERCISES.name else f"rates-{image}", page(found))

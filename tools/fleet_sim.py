@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import contextlib
 import heapq
+import importlib
 import json
 import multiprocessing
 import os
@@ -28,7 +29,7 @@ from vmtailor.base.files import records, temporary
 from vmtailor.fleet.model.addresses import LOOPBACK, Address
 from vmtailor.fleet.model.entry import FleetEntry
 from vmtailor.fleet.model.orders import Job, Order, RunOutcome, TaskAnswer
-from vmtailor.fleet.run import dask_engine, engine_settings, local_cluster
+from vmtailor.fleet.run import dask_engine, engine_settings, local_cluster, worker_slot
 from vmtailor.fleet.run.certificates import Certificates
 from vmtailor.fleet.run.conduct import Conductor
 from vmtailor.fleet.run.graph import Graph, Task
@@ -81,12 +82,12 @@ def answer_of(order: Order, seconds: float) -> TaskAnswer:
     return TaskAnswer(RunOutcome.DONE, keys=keys, verified=verified, seconds=seconds)
 
 
-async def stub(_key: str, order_bytes: bytes, *_secrets: object) -> bytes:
+async def stub(key: str, order_bytes: bytes, *_secrets: object) -> None:
     """Wait as long as a task would take, and answer."""
     order = records.from_bytes(Order, order_bytes)
     seconds = Durations(**json.loads(os.environ[DURATIONS])).of(order.part, order.entry.name)
     await asyncio.sleep(seconds)
-    return records.to_bytes(answer_of(order, seconds))
+    worker_slot.tell(key, answer_of(order, seconds))
 
 
 def serve(address: Address, shown: Certificates, first: int, count: int) -> None:
@@ -232,4 +233,6 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    # Functions of __main__ would be sent as code; those of a module are sent by name, and the scheduler looks for it.
+    os.environ["PYTHONPATH"] = os.pathsep.join((str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")))
+    importlib.import_module("fleet_sim").main(sys.argv[1:])

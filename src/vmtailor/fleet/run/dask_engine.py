@@ -53,10 +53,20 @@ class DaskEngine:
     work: Callable[..., Any] = worker_slot.carry_out
     _futures: dict[str, Any] = field(default_factory=dict)
     _workers: dict[str, str] = field(default_factory=dict)
+    _answers: dict[str, bytes] = field(default_factory=dict)
     _ended: queue.SimpleQueue[str] = field(default_factory=queue.SimpleQueue)
     _seen: tuple[SeenSlot, ...] = ()
     _looked: float = 0.0
     _answered: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        """Listen to what comes of runs."""
+        self.client.subscribe_topic(worker_slot.ANSWERS, self._hear)
+
+    def _hear(self, event: tuple[float, tuple[str, bytes]]) -> None:
+        name, answer = event[1]
+        if name in self._futures:
+            self._answers[name] = answer
 
     def slots(self, *, now: bool = False) -> tuple[SeenSlot, ...]:
         """Return the slots that are there; asked for every two seconds, or `now`. Raises HostError where the scheduler
@@ -81,6 +91,7 @@ class DaskEngine:
 
     def begin(self, name: str, order: Order, worker: str, secrets: Sequence[Hidden], login: Hidden | None) -> None:
         """Order a run of a worker, by its address."""
+        self._answers.pop(name, None)
         future: Any = self.client.submit(
             self.work, name, records.to_bytes(order), tuple(secrets), login,
             key=name, workers=[worker], allow_other_workers=False, retries=0, pure=False,
@@ -101,7 +112,7 @@ class DaskEngine:
             names.append(self._ended.get(timeout=timeout_s))
             while True:
                 names.append(self._ended.get_nowait())
-        found = [Ended(name, self._answer(self._futures.pop(name))) for name in names if name in self._futures]
+        found = [Ended(name, self._answer(name, self._futures.pop(name))) for name in names if name in self._futures]
         there = {one.address for one in self.slots()}
         if time.monotonic() - self._looked < LOOK_S / 2:  # who is there is known as of now
             for name, worker in list(self._workers.items()):
@@ -112,12 +123,12 @@ class DaskEngine:
             self._workers.pop(one.name, None)
         return found
 
-    def _answer(self, future: Any) -> TaskAnswer:
+    def _answer(self, name: str, future: Any) -> TaskAnswer:
         from distributed.scheduler import KilledWorker
 
         try:
             if future.status == "finished":
-                return records.from_bytes(TaskAnswer, future.result(timeout=REACHED_S), "the answer")
+                return records.from_bytes(TaskAnswer, self._answers.pop(name), "the answer")
             if future.status == "cancelled":
                 return TaskAnswer(RunOutcome.NEVER, says="it was called off")
             error = future.exception(timeout=REACHED_S)

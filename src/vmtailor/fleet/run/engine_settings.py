@@ -21,6 +21,8 @@ SETTINGS: dict[str, Any] = {
     "distributed.comm.require-encryption": True,
     "distributed.comm.timeouts.connect": "20s",
     "distributed.admin.tick.limit": "60s",
+    "distributed.admin.low-level-log-length": 100,
+    "distributed.admin.system-monitor.interval": "10s",
     "distributed.logging": {"distributed": "error"},
 }
 #: Where the engine's own pages would be, if it had any.

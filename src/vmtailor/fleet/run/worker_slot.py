@@ -18,22 +18,24 @@ from vmtailor.base.errors import ExitCode
 from vmtailor.base.files import records, temporary
 from vmtailor.fleet.model import addresses
 from vmtailor.fleet.model.addresses import LOOPBACK, Address
-from vmtailor.fleet.model.orders import Order
+from vmtailor.fleet.model.orders import Order, TaskAnswer
 from vmtailor.fleet.run import certificates, engine_settings, task_runner
 from vmtailor.fleet.run.certificates import Certificates
 from vmtailor.fleet.run.task_runner import Hidden
 
 #: Seconds within which a slot reaches its scheduler, or is given up.
 REACHED_S = 30
+#: The engine's topic of answers: who ordered a run reads there what came of it.
+ANSWERS = "vmtailor-answers"
 #: Ends the task of this process.
 _stop = Stop()
 #: The program of its tasks.
 task_program: Sequence[str] = task_runner.PROGRAM
 
 
-def carry_out(key: str, order: bytes, secrets: tuple[Hidden, ...], credentials: Hidden | None) -> bytes:
-    """Do a task, as the engine's thread calls it; returns the answer's record. Raises nothing that a log would show.
-    `key`: by which the engine knows the task."""
+def carry_out(key: str, order: bytes, secrets: tuple[Hidden, ...], credentials: Hidden | None) -> None:
+    """Do a task, as the engine's thread calls it, and tell its answer. Raises nothing that a log would show. `key`: by
+    which the engine knows the task."""
     from distributed import get_worker
 
     tasks = get_worker().state.tasks
@@ -50,7 +52,15 @@ def carry_out(key: str, order: bytes, secrets: tuple[Hidden, ...], credentials: 
         stop=_stop,
         program=task_program,
     )
-    return records.to_bytes(answer)
+    tell(key, answer)
+
+
+def tell(key: str, answer: TaskAnswer) -> None:
+    """Tell what came of a run, from within it. It reaches the client before the news that the run has ended: both
+    take the same stream, and nothing has to be fetched from this worker."""
+    from distributed import get_worker
+
+    get_worker().log_event(ANSWERS, [key, records.to_bytes(answer)])
 
 
 def _reaching(scheduler: Address) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import stat
 import time
 from pathlib import Path
 
@@ -31,11 +32,12 @@ contains = "quiet secret-"
 
 
 def written_since(began: float) -> list[Path]:
-    """Files of the cache that were written since then."""
+    """Files of the cache that were written since then, without disks."""
     found = []
     for path in Store().root.rglob("*"):
         with contextlib.suppress(FileNotFoundError):
-            if path.is_file() and not path.is_symlink() and path.stat().st_ctime >= began:
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode) and status.st_ctime >= began and status.st_size < 64 << 20:
                 found.append(path)
     return found
 

@@ -34,7 +34,12 @@ A change that cannot be had is a row with its reason: a flag that the compiler d
 apply, a scheduler that the kernel lacks. The others go on. Kernels are compiled once for the same source,
 configuration, flags and patches, and the cache keeps them. No flag names a file or a program.
 
-What is not proposed is tried by its name alone: it gives up a protection, or the network would pay for it.
+`clang-profile` compiles two kernels, and needs clang, lld and llvm-profgen (`make setup-dev`). It boots the first one
+under the load, and compiles the second one by its counts ([how](../explanation/under-load-changes.md#by-a-profile)). A
+bundle has the profile as `load.profile`, and its plan names it by SHA-256; another profile in its place is refused.
+
+What is not proposed is tried by its name alone: it gives up a protection, or the network or another load would pay for
+it.
 
     vmtailor fit IMAGE -x EXERCISE --try load --under load
 

@@ -36,6 +36,7 @@ def test_each_change_has_a_row_with_what_it_saved_or_why_not(bench: ModuleType) 
 def test_hours_are_of_what_is_compiled(bench: ModuleType) -> None:
     by_id = {one.id: one for one in catalogue()}
     assert bench.compiles(by_id["optimise-more"]) and not bench.compiles(by_id["no-route-metrics"])
+    assert bench.kernels(by_id["clang-profile"]) == 2
     assert bench.hours(2, [by_id["optimise-more"]]) == 2 * (bench.FIT_S + bench.KERNEL_S + bench.BOOT_S) / 3600
 
 

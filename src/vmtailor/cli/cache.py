@@ -57,6 +57,7 @@ _KINDS = {
     "kernel-debug-modules": "symbols of their modules",
     "kernel-form": "kernels of bundles in other forms",
     "kernel-image": "baselines, with their modules",
+    "kernel-profile": "profiles of loads, by which kernels are compiled",
     "kernel-source": "kernel sources",
     "kernel-subsystems": "which subsystems functions of baselines are of",
     "kernel-symbols": "kernels with debug information",

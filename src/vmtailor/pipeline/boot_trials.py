@@ -16,7 +16,7 @@ from vmtailor.analysis.changes.effects import Predict
 from vmtailor.analysis.cost import load_latency
 from vmtailor.analysis.cost.attribution import by_table, rows_of
 from vmtailor.analysis.guests.machine_variants import countable
-from vmtailor.base.cache.store import Store
+from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, regular_files
 from vmtailor.base.natives import Natives
@@ -35,7 +35,7 @@ from vmtailor.model.boots.timeline import Timeline
 from vmtailor.model.boots.workload import OwnInit, Workload
 from vmtailor.model.change import Change, Effect, Figure
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.pipeline import bundle_boots, bundle_kernel
+from vmtailor.pipeline import bundle_boots, bundle_kernel, profiled_kernel
 from vmtailor.pipeline.bundle_boots import Booted
 from vmtailor.pipeline.change_means import Means, applied, for_bundle
 from vmtailor.pipeline.machine_testbed import JUDGED, MachineTestbed, tried
@@ -145,7 +145,9 @@ def _with_hardware(machine: Machine, wanted: Sequence[Candidate]) -> Machine:
 
 def bundle_means(subject: Booted, out: Path) -> Means:
     """Return the means to change a bundle's machine."""
-    rebuild = bundle_kernel.Rebuilder(subject.loaded, subject.store)
+    content = digest(records.to_bytes(subject.loaded.bundle))
+    load = profiled_kernel.counted_load(subject.booter, subject.machine, subject.workload, content, out)
+    rebuild = bundle_kernel.Rebuilder(subject.loaded, subject.store, load)
     return Means(out, Path(), rebuild, subject.loaded.config, compiled=rebuild.compiled, tuned=subject.loaded.is_tuned)
 
 

@@ -22,6 +22,7 @@ from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.drivers.image import sbom
 from vmtailor.drivers.image.image_packages import Inventory
 from vmtailor.drivers.image.sbom import FilePart, KernelPart
+from vmtailor.drivers.kernel import load_profile
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import (
     BASELINE_CONFIG,
@@ -62,6 +63,9 @@ def fill(folder: Path, run: FitRun, found: Findings[Any], fitted: Fitted, own: O
     kernel = Path(named(plan.architecture).kernel.file).name
     files = fitted.kernel
     built: dict[str, str | Path] = {kernel: files.image, CONFIG: files.config, SYSTEM_MAP: files.system_map}
+    profile = load_profile.digest_of(plan.flags)
+    if profile is not None:
+        built[load_profile.FILE] = load_profile.kept(profile, subject.store)
     (folder / TRACE).mkdir()
     traced = {f"{TRACE}/{name}": path for name, path in own.traced.items()}
     for name, path in {**built, BASELINE_CONFIG: subject.kernel.config, **own.copied, **traced}.items():

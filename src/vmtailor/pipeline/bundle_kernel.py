@@ -19,13 +19,15 @@ from vmtailor.base.progress import step
 from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.drivers.distribution.distribution import Distribution
 from vmtailor.drivers.host.bundle_folder import BundleFolder
-from vmtailor.drivers.kernel import compiler_flags, kept_source, kernel_patches, make
+from vmtailor.drivers.kernel import compiler_flags, kept_source, kernel_patches, load_profile, make
 from vmtailor.drivers.kernel.kernel_source import SourceTree, require_version
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import PLAN
 from vmtailor.model.change import COMPILED, Change, ChangeKind, Setting
 from vmtailor.model.plan import Plan
+from vmtailor.pipeline import profiled_kernel
 from vmtailor.pipeline.change_means import KernelRequest
+from vmtailor.pipeline.profiled_kernel import CountedLoad
 from vmtailor.stages import build, debug_kernel
 from vmtailor.stages import kernel_plan as planning
 from vmtailor.stages.boot.boot_attribution import Known
@@ -90,6 +92,8 @@ def known(loaded: BundleFolder, store: Store, *, only_cached: bool = False) -> K
     architecture = loaded.bundle.architecture
     made = loaded.record(Plan, PLAN) if loaded.lists(PLAN) else None
     flags, patches = ((), ()) if made is None else (made.flags, made.patches)
+    if made is not None:
+        bring_profile(loaded, made, store)
     if only_cached:
         config = store.path("bundle-config", key) / "config"
         if (
@@ -129,23 +133,40 @@ def _kept(data: bytes, name: str, store: Store) -> Path:
     return store.get("bundle-data", key, lambda folder: _write(folder / name, data)) / name
 
 
+def bring_profile(loaded: BundleFolder, made: Plan, store: Store) -> None:
+    """Keep the profile that a bundle's kernel was compiled by in the cache. Raises UserInputError unless the bundle has
+    that very profile."""
+    sha256 = load_profile.digest_of(made.flags)
+    if sha256 is None:
+        return
+    if not loaded.lists(load_profile.FILE) or loaded.listed(load_profile.FILE).sha256 != sha256:
+        raise UserInputError(
+            f"the bundle {loaded.path} has not the profile {sha256[:16]} that its kernel was compiled by",
+            hint="get the bundle again, or fit the image again",
+        )
+    load_profile.keep(loaded.data(load_profile.FILE, load_profile.MOST_BYTES), store)
+
+
 def _write(path: Path, data: bytes) -> None:
     path.write_bytes(data)
 
 
 class Rebuilder:
     """A compiler of a bundle's kernel with other values of some symbols, other flags or patches. It changes nothing
-    else."""
+    else. `load`: what a kernel is booted under to compile another one by its profile."""
 
-    def __init__(self, loaded: BundleFolder, store: Store) -> None:
+    def __init__(self, loaded: BundleFolder, store: Store, load: CountedLoad | None = None) -> None:
         self._loaded = loaded
         self._store = store
+        self._load = load
         self._kconfigs: dict[str, Kconfig] = {}
         self.fallen: dict[tuple[tuple[str, str], ...], tuple[str, ...]] = {}
 
     @cached_property
     def plan(self) -> Plan:
-        return self._loaded.record(Plan, PLAN)
+        made = self._loaded.record(Plan, PLAN)
+        bring_profile(self._loaded, made, self._store)
+        return made
 
     @cached_property
     def compiled(self) -> Mapping[str, str]:
@@ -162,6 +183,18 @@ class Rebuilder:
         same = all(self.compiled.get(name) == value for name, value in compiled.items())
         if same and all(config.get(name, "n") == value for name, value in values.items()):
             return self._loaded.kernel
+        asked = profiled_kernel.named(asked, lambda one: self._planned(one)[:2], self._store, self._load)
+        other, source, fallen = self._planned(asked)
+        words = [f"{name}={value}" for name, value in values.items()]
+        words += [str(one) for change in other.changes for one in change.settings if one.name in compiled]
+        gone = f", without {', '.join(fallen)}" if fallen else ""
+        # Others may be compiling in the same folder: this waits for them.
+        with step(f"the kernel with {', '.join(words)}{gone}: what that changes is compiled"):
+            return Path(build.build_kernel(other, source.path, source.digest, self._store).image)
+
+    def _planned(self, asked: KernelRequest) -> tuple[Plan, SourceTree, tuple[str, ...]]:
+        """Return the plan of a request, the source, and the symbols that fall with it."""
+        values = asked.symbols
         made, where = self.plan, str(self._loaded.path / PLAN)
         other = replace(made, changes=compiler_changes(made, asked))
         architecture = named(self._loaded.bundle.architecture)
@@ -173,13 +206,7 @@ class Rebuilder:
         fragment, fallen = changed(kconfig, planned, values, made.baseline)
         self.fallen[tuple(sorted(values.items()))] = fallen
         # The symbols are those of the plan before: they are not held against this kernel.
-        other = replace(other, fragment=fragment)
-        words = [f"{name}={value}" for name, value in values.items()]
-        words += [str(one) for change in other.changes for one in change.settings if one.name in compiled]
-        gone = f", without {', '.join(fallen)}" if fallen else ""
-        # Others may be compiling in the same folder: this waits for them.
-        with step(f"the kernel with {', '.join(words)}{gone}: what that changes is compiled"):
-            return Path(build.build_kernel(other, source.path, source.digest, self._store).image)
+        return replace(other, fragment=fragment), source, fallen
 
     def _kconfig_for(self, source: SourceTree, llvm: str) -> Kconfig:
         """Return the symbols that the source has under gcc, or under LLVM of this suffix."""

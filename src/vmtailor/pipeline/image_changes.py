@@ -13,12 +13,14 @@ from typing import Any
 from vmtailor.analysis.changes import choice
 from vmtailor.analysis.changes.change_catalogue import SPOKEN
 from vmtailor.analysis.guests import machine_variants
+from vmtailor.base.cache.store import digest
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.files import temporary
+from vmtailor.base.files.digests import sha256_of
 from vmtailor.base.progress import step
 from vmtailor.base.text import plural
 from vmtailor.booting.bundle_booter import ExercisedBooter
-from vmtailor.drivers.kernel import compiler_flags, kernel_patches, make
+from vmtailor.drivers.kernel import compiler_flags, kernel_patches, load_profile, make
 from vmtailor.model.boots.series import JudgedBy
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.change import COMPILED, Cause, Change, ChangeKind, Reason, Setting, Verdict, symbol
@@ -28,7 +30,7 @@ from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.plan import Plan
 from vmtailor.model.systems.kept_changes import Tuning, words_of
 from vmtailor.model.trial import Purpose, Trial
-from vmtailor.pipeline import bundle_kernel, judged_changes, kernel_trials
+from vmtailor.pipeline import bundle_kernel, judged_changes, kernel_trials, profiled_kernel
 from vmtailor.pipeline.change_means import KernelRequest, Means, applied
 from vmtailor.pipeline.machine_testbed import MachineTestbed
 from vmtailor.pipeline.subject import Findings, Fitted
@@ -92,15 +94,34 @@ class NamedChanges:
         return fitted, Tuning(tuple(better), tuple(change for change in alone if change not in better))
 
     def _testbed(self, folder: Path, judged_by: tuple[JudgedBy, ...]) -> MachineTestbed:
-        subject, machine = self.found.subject, self.fitted.machine
-        clock = Clock.INSTRUCTIONS
-        run = Run(exercise=self.exercise, key=FIXED_KEY)
         return MachineTestbed(
-            subject=subject.reference, base=machine_variants.counted(replace(machine, clock=clock)),
-            workload=Exercised(run, BOOT_S + 4 * self.exercise.ready.timeout_s).unhurried(clock), out=folder,
-            booter=ExercisedBooter(subject.natives, machine.architecture), make=partial(self._made, folder),
+            subject=self.found.subject.reference, base=self._counted, workload=self._workload, out=folder,
+            booter=self._booter, make=partial(self._made, folder),
             times=self.boots, judged_by=judged_by[0], also=judged_by[1] if len(judged_by) > 1 else None,
         )  # fmt: skip
+
+    @property
+    def _counted(self) -> Machine:
+        return machine_variants.counted(replace(self.fitted.machine, clock=Clock.INSTRUCTIONS))
+
+    @property
+    def _workload(self) -> Exercised:
+        run = Run(exercise=self.exercise, key=FIXED_KEY)
+        return Exercised(run, BOOT_S + 4 * self.exercise.ready.timeout_s).unhurried(Clock.INSTRUCTIONS)
+
+    @property
+    def _booter(self) -> ExercisedBooter:
+        return ExercisedBooter(self.found.subject.natives, self.fitted.machine.architecture)
+
+    def _with_profile(self, asked: KernelRequest) -> KernelRequest:
+        """Return a request with the profile of the exercise's load named by its digest, where it asks for one."""
+        if asked.flags.get(load_profile.FLAG) != load_profile.LOAD:
+            return asked
+        subject, base = self.found.subject, self._counted
+        content = digest(*(sha256_of(Path(disk.path)) for disk in base.disks))
+        with temporary.held_folder(subject.scratch) as folder:
+            load = profiled_kernel.counted_load(self._booter, base, self._workload, content, folder)
+            return profiled_kernel.named(asked, lambda one: (self._plan(one), self.found.source), subject.store, load)
 
     def _made(self, folder: Path, changes: Sequence[Change], machine: Machine) -> tuple[Machine, tuple[Change, ...]]:
         compiled = bundle_kernel.compiled_with(self.fitted.plan)
@@ -113,6 +134,7 @@ class NamedChanges:
 
     def _plan(self, asked: KernelRequest) -> Plan:
         """Return the plan with other symbols, flags and patches. Raises UserInputError for those that cannot be had."""
+        asked = self._with_profile(asked)
         why = Reason(Cause.USER, "user:try", "asked for, and better")
         now = {change.id: change.value for change in self.fitted.plan.symbols}
         compiled = bundle_kernel.compiler_changes(self.fitted.plan, asked)

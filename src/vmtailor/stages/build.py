@@ -16,7 +16,7 @@ from vmtailor.base.cache.store import Store, digest, locked
 from vmtailor.base.errors import BuildError
 from vmtailor.base.files import records
 from vmtailor.base.files.digests import sha256_of
-from vmtailor.drivers.kernel import build_folder, compiler_flags, elf_pack, kernel_patches, make
+from vmtailor.drivers.kernel import build_folder, compiler_flags, elf_pack, kernel_patches, load_profile, make
 from vmtailor.model.architecture import Architecture, Packing, named
 from vmtailor.model.kernel import Configured, KernelFiles, KernelInputs
 from vmtailor.model.plan import Plan
@@ -30,6 +30,7 @@ KIND = "kernel"
 INPUTS = "inputs.json"
 #: Files beside it that say when and for whom it was made, or from what.
 NOTES = (_RECORD, INPUTS, "uses.json")
+_DEBUG = "vmlinux.debug"
 
 
 def kernel_key(plan: Plan, source_digest: str, toolchain: make.Toolchain) -> str:
@@ -103,12 +104,16 @@ def build_kernel(
         store.used(work)
         with locked(work.with_suffix(".lock"), "a kernel of this source") as lock, core_bookings.booked(CoreShare.ALL):
             kernel_patches.lay(plan.patches, source_dir, work)
+            load_profile.lay(toolchain.flags, store, work)
             configured = make.configure(source_dir, work, plan.fragment, toolchain)
             require_nothing_lost(configured, explain or {})
             compiled = make.compile_kernel(configured, (row.kernel.target,), toolchain, sources=sources, held=(lock,))
             files = collect(row, configured, compiled, folder, unplanned(plan, configured))
+            if toolchain.debug:
+                shutil.copyfile(compiled.vmlinux, folder / _DEBUG)
         records.save(files, folder / _RECORD)
-        records.save(inputs_of(plan, source_digest), folder / INPUTS)
+        if not toolchain.debug:  # those are no inputs of a plan
+            records.save(inputs_of(plan, source_digest), folder / INPUTS)
 
     folder = store.get(KIND, kernel_key(plan, source_digest, toolchain), fill)
     return located(records.load(KernelFiles, folder / _RECORD), folder)
@@ -121,9 +126,15 @@ def compile_again(inputs: KernelInputs, source_dir: Path, folder: Path, store: S
     work = build_folder.of(store, inputs.source_digest, toolchain, inputs.patches)
     store.folder("kernel-build")
     kernel_patches.lay(inputs.patches, source_dir, work)
+    load_profile.lay(inputs.flags, store, work)
     configured = make.configure(source_dir, work, inputs.fragment, toolchain)
     require_nothing_lost(configured, {})
     return collect(row, configured, make.compile_kernel(configured, (row.kernel.target,), toolchain), folder)
+
+
+def with_debug_information(kernel: KernelFiles) -> Path:
+    """Return the file with debug information of a kernel that was built by a toolchain that makes it."""
+    return Path(kernel.image).with_name(_DEBUG)
 
 
 def require_nothing_lost(configured: Configured, explain: Mapping[str, str]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from vmtailor.analysis.cost import counterparts
 from vmtailor.base.cache.store import Store, digest, locked
 from vmtailor.base.errors import BuildError, HostError
-from vmtailor.drivers.kernel import build_folder, compiler_flags, kernel_patches, make
+from vmtailor.drivers.kernel import build_folder, compiler_flags, kernel_patches, load_profile, make
 from vmtailor.model.architecture import named, presumed
 
 # Part of every key: raise it when the steps change.
@@ -73,6 +73,7 @@ def provide(
         store.used(work)
         with locked(work.with_suffix(".lock"), "a kernel of this source"):
             kernel_patches.lay(patches, source_dir, work)
+            load_profile.lay(flags, store, work)
             configured = make.configure_file(source_dir, work, config, toolchain)
             title = "compiling the kernel once more, with debug information"
             compiled = make.compile_kernel(configured, ("vmlinux",), toolchain, title=title)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flags that a kernel is compiled with beside its own: which may be given, and whether the compiler knows them.
 
-A bundle that somebody else made may name flags, so no flag may name a file or start a program."""
+A bundle that somebody else made may name flags, so no flag may name a file or start a program. A profile is
+named by its digest (load_profile.py)."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ from collections.abc import Sequence
 from vmtailor.base import process
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.text import plain
-from vmtailor.drivers.kernel import make
+from vmtailor.drivers.kernel import load_profile, make
 
 #: Optimisation levels, switches and numbers, the processor; no paths, no plugins, nothing for a shell.
 _FLAG = re.compile(
     r"-O[0-3sg]|-f(?!plugin)[a-z][a-z0-9-]{0,60}(?:=[0-9]{1,9})?|-m[a-z][a-z0-9-]{0,40}(?:=[a-z0-9-]{1,40})?"
-    r"|--param=[a-z][a-z0-9-]{0,60}=[0-9]{1,9}|CC=clang-[1-9][0-9]"
+    r"|--param=[a-z][a-z0-9-]{0,60}=[0-9]{1,9}|CC=clang-[1-9][0-9]|-fprofile-sample-use=(?:load|[0-9a-f]{64})"
 )
 #: Most flags of one kernel.
 MOST = 32
@@ -48,7 +49,9 @@ def require_known(flags: Sequence[str], toolchain: make.Toolchain) -> None:
             raise
         # A compiler that a change names is that change's matter: others are tried without it.
         raise UserInputError(error.message, hint=error.hint) from error
-    for flag in (one for one in flags if not one.startswith(make.CLANG)):
+    if any(one.startswith(load_profile.FLAG) for one in flags):
+        load_profile.require_program(toolchain.llvm)
+    for flag in (one for one in flags if not one.startswith((make.CLANG, f"{load_profile.FLAG}="))):
         argv = [compiler, "-Werror", flag, "-x", "c", "-c", "-o", "/dev/null", "/dev/null"]
         try:
             process.run(argv, timeout_s=60, env=make.environment())

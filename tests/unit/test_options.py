@@ -176,7 +176,7 @@ def refused(record: type[Any], kind: OptionSubject) -> set[str]:
 def test_what_is_refused_is_what_it_was() -> None:
     """The table's own words, once more: what an option applies to changes on purpose, and here too."""
     images = {"--kernel", "--baseline-config", "--root", "--margin", "--price-margins", "--terminal", "--entrypoint"}
-    tree = {*images, "--cmd", "--privileged", "--partition"}
+    tree = {*images, "--cmd", "--privileged", "--partition", "--env", "--secret-env"}
     assert refused(FitOptions, KINDS.TREE) == tree
     assert refused(FitOptions, KINDS.DISK) == {*tree, "--authfile", "--max-image-size"} - {"--partition"}
     assert refused(FitOptions, KINDS.IMAGE) == {"--units", "--mask", "--try-file", "--partition"}
@@ -189,7 +189,7 @@ def test_what_is_refused_is_what_it_was() -> None:
     assert folder - refused(FitOptions, KINDS.SYSTEM) == again
     assert folder - refused(FitOptions, KINDS.CONTAINER) == {*again, "--kernel", "--margin"}
     assert refused(RefitRequest, KINDS.SYSTEM) == {"--observed"} and refused(RefitRequest, KINDS.CONTAINER) == set()
-    assert refused(VerifyRequest, KINDS.SYSTEM) == {"--on", "--lab", "--program"}
+    assert refused(VerifyRequest, KINDS.SYSTEM) == {"--on", "--lab", "--program", "--env", "--secret-env"}
     assert refused(VerifyRequest, KINDS.CONTAINER) == {"--disk"}
     assert refused(RunOptions, KINDS.CONTAINER) == {"--keep-state"}
     assert refused(RunOptions, KINDS.SYSTEM) == {

@@ -11,7 +11,7 @@ from pathlib import Path
 from vmtailor.analysis.guests import boots, kernel_complaints
 from vmtailor.base.files import temporary
 from vmtailor.base.natives import ADDRESSES
-from vmtailor.booting import boot_counter, host_loads
+from vmtailor.booting import boot_counter, given_environment, host_loads
 from vmtailor.booting.boot_counter import Counting
 from vmtailor.booting.host_loads import HostLoad
 from vmtailor.booting.machine_watcher import MachineWatcher
@@ -65,11 +65,11 @@ def boot(
             report, end, used = _drive(running, work, loads, on_progress, watcher)
             lasted_ns = running.lasted_ns
         temporary.require_room(folder)  # the output of a boot on a full disk is not worth reading
-        gathered = _gathered(report, end, running.started_s, folder, work, counter)
+        gathered = given_environment.given().without(_gathered(report, end, running.started_s, folder, work, counter))
         gathered = replace(gathered, start_cpu_s=used.start_s, cpu_s=used.now_s, lasted_ns=lasted_ns)
     exercise = work.run.exercise
     if exercise is not None:
-        watch = watcher.record(exercise.origin, report, exercise.guest_steps)
+        watch = watcher.record(exercise.origin, gathered.report, exercise.guest_steps)
         gathered = replace(gathered, watch=watch)
     return boots.make_boot(gathered, exercise, wanted.table if wanted is not None else None), gathered
 
@@ -168,7 +168,8 @@ def _gathered(
 def _with_volumes(machine: Machine, work: Exercised, folder: Path) -> Machine:
     volume = folder / "run"
     exercise = work.run.exercise if work.clients is Clients.INSIDE else host_loads.guests(work.run.exercise)
-    run = replace(work.run, exercise=exercise, tracer=TRACER_OPTIONS if work.tools is not None else ())
+    env = (*work.run.env, *given_environment.given().variables)
+    run = replace(work.run, exercise=exercise, env=env, tracer=TRACER_OPTIONS if work.tools is not None else ())
     guest_volume.write_run_volume(volume, run)
     machine = with_run(machine, str(volume))
     if work.tools is None:

@@ -36,7 +36,7 @@ from vmtailor.model.boots.boot import Boot
 from vmtailor.model.bundle import EXERCISE, IMAGE, INIT, LOGS, TRACED
 from vmtailor.model.change import Change
 from vmtailor.model.exercise import Exercise, Proof, StepKind
-from vmtailor.model.fit_run import FitRun, Side
+from vmtailor.model.fit_run import FitRun, Side, Warning
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Machine
@@ -54,6 +54,7 @@ from vmtailor.pipeline import (
     keys,
     margin_cost,
     reach_cache,
+    run_environment,
 )
 from vmtailor.pipeline.bundle_files import OwnFiles
 from vmtailor.pipeline.keys import content
@@ -297,6 +298,13 @@ class ImageSubject(Subject[ImageSeen]):
         with times.of("price"):
             return margin_cost.prices(found, fitted, tailored, self.margins, all_of_them=self.options.price_margins)
 
+    def doubts(self, found: Findings[ImageSeen]) -> tuple[Warning, ...]:
+        given = sorted({*(name for name, _ in self.options.env), *self.options.secret_env})
+        if not given:
+            return ()
+        text = f"the container had {', '.join(given)} while it was fitted; the bundle has not: give them to run by -e"
+        return (Warning("environment", text),)
+
     def told(self, run: FitRun, found: Findings[ImageSeen], fitted: Fitted) -> FitRun:
         seen = found.seen
         exposed = [port.number for port in self.image.config.exposed_ports if port.protocol == "tcp"]
@@ -375,6 +383,7 @@ def prepare(options: FitOptions, image: Image | None = None) -> ImageSubject:
     """Fetch and make everything that is missing. Errors in the user's input are found before anything long begins.
     `image`: that of the reference, where it is fetched already."""
     judged_changes.require_tried(options)
+    run_environment.begin(options.env, options.secret_env)
     image = image or fetched(options)
     image_stage.require_start(image, options.store)
     options = settled(options, image)

@@ -14,6 +14,7 @@ from vmtailor.base.cache.store import digest
 from vmtailor.base.files import own_code, records
 from vmtailor.base.files.digests import sha256_of
 from vmtailor.base.natives import Natives
+from vmtailor.booting import given_environment
 from vmtailor.drivers.monitors import monitors
 from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.exercise import Exercise
@@ -61,7 +62,10 @@ def of_run(
     parts = [content(path) for path in own]
     identity = monitors.of(machine).identity(machine.architecture, natives)
     tools = [content(one) if isinstance(one, Path) else one for one in identity]
-    return digest(code_of(judge.__name__), of_machine(machine), records.to_bytes(exercise), *parts, *tools, *more)
+    given = given_environment.given().key
+    return digest(
+        code_of(judge.__name__), of_machine(machine), records.to_bytes(exercise), *parts, *tools, *more, *given
+    )
 
 
 @cache

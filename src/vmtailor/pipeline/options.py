@@ -25,6 +25,7 @@ from vmtailor.model.margin import Margin
 from vmtailor.model.option import FETCHED, FITS, IMAGES, SYSTEMS, Option, OptionSubject, Suggests, internal, option
 from vmtailor.model.plan import ImageRoot, RootFormat
 from vmtailor.model.systems.units import UnitsMode
+from vmtailor.pipeline import run_environment
 
 MEBIBYTE = 1 << 20
 #: Memory of a machine that is fitted to an image, where nobody says another.
@@ -206,6 +207,15 @@ class FitOptions:
             help="Give the entry point these words.",
         ),
         None,
+    )  # fmt: skip
+    env: tuple[tuple[str, str], ...] = option(
+        run_environment.ENV, (), subjects=IMAGES, verbs=_STAGES,
+        help="Give the container this variable while it is fitted; NAME alone passes yours on. Repeat it for more.",
+    )  # fmt: skip
+    secret_env: tuple[str, ...] = option(
+        run_environment.SECRET_ENV, (), subjects=IMAGES, verbs=_STAGES,
+        help="Give the container your variable of this name while it is fitted, and keep its value out of all "
+        "records, logs and pages. Repeat it for more.",
     )  # fmt: skip
     authfile: Path | None = option(
         Option(

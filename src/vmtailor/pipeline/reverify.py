@@ -42,7 +42,7 @@ from vmtailor.model.plan import RootFormat
 from vmtailor.model.systems.system import System
 from vmtailor.model.trial import Verification
 from vmtailor.model.watched.system_run import SystemRun
-from vmtailor.pipeline import monitor_choice, monitor_record, work_stages
+from vmtailor.pipeline import monitor_choice, monitor_record, run_environment, work_stages
 from vmtailor.pipeline.image_subject import tools_volume
 from vmtailor.pipeline.monitor_choice import MonitorChoice
 from vmtailor.pipeline.subject import scratch_of
@@ -52,6 +52,8 @@ from vmtailor.stages import container_trace, exercise_file, system_verify, verif
 from vmtailor.stages.exercise_file import E, host_commands, in_guest
 from vmtailor.stages.system_verify import SystemTarget
 from vmtailor.stages.verify import Target
+
+_OF_CONTAINERS = frozenset({OptionSubject.CONTAINER, OptionSubject.FITTED})
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,14 @@ class VerifyRequest:
     on: str | None = option(ON, None)
     lab: bool = option(IN_LAB, False)
     program: tuple[tuple[str, Path], ...] = option(PROGRAM, ())
+    env: tuple[tuple[str, str], ...] = option(
+        run_environment.ENV, (), subjects=_OF_CONTAINERS,
+        help="Give the container this variable, as `fit --env` does. Repeat it for more.",
+    )  # fmt: skip
+    secret_env: tuple[str, ...] = option(
+        run_environment.SECRET_ENV, (), subjects=_OF_CONTAINERS,
+        help="Give the container your variable of this name, as `fit --secret-env` does. Repeat it for more.",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,6 +208,7 @@ def prepare(request: VerifyRequest, store: Store | None = None) -> PreparedVerif
     Raises UserInputError for a damaged folder, a disk without such a system, and an accelerator that does not keep the
     clock. An exercise file must ask the folder's own questions."""
     store = store or Store()
+    run_environment.begin(request.env, request.secret_env)
     if request.accelerator is not None:
         monitor_choice.refuse_beside(request.on, request.lab, "--accelerator")
     if request.clock is Clock.INSTRUCTIONS and request.accelerator is Accelerator.KVM:

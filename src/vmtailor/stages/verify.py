@@ -10,6 +10,7 @@ from pathlib import Path
 from vmtailor.analysis.demands import container_calls, degradation, harmless_absences
 from vmtailor.analysis.guests import boots, kernel_complaints
 from vmtailor.analysis.guests.varying_output import Output
+from vmtailor.booting import given_environment
 from vmtailor.booting.booter import boot
 from vmtailor.drivers.host import host_client
 from vmtailor.drivers.monitors import monitors
@@ -115,4 +116,5 @@ def _as_used(
         answers.extend(host_client.wrong_answers(target.exercise, where, ports_listened_on))
 
     found, gathered = boot(machine, replace(work, run=run, at_load=ask if ports else None), scratch)
-    return gathered, [*found.failures, *answers]
+    hidden = given_environment.given().hidden
+    return gathered, [*found.failures, *map(hidden.text, answers)]

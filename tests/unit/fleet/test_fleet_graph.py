@@ -55,7 +55,15 @@ class FakeEngine:
     def slots(self, *, now: bool = False) -> tuple[SeenSlot, ...]:
         return tuple(SeenSlot(f"tls://w{number}", f"w{number}", "d") for number in range(self.count))
 
-    def begin(self, name: str, order: Order, worker: str, secrets: Sequence[Hidden], login: Hidden | None) -> None:
+    def begin(
+        self,
+        name: str,
+        order: Order,
+        worker: str,
+        secrets: Sequence[Hidden],
+        login: Hidden | None,
+        variables: Hidden | None = None,
+    ) -> None:
         assert worker not in {one for _, one in self.running.values()}, "one task a slot"
         assert name not in self.names, "no name twice"
         self.names.add(name)

@@ -44,14 +44,17 @@ _CLUSTER = frozenset({"--on", "--certificates", "--remote-cache", "--failed-only
 #: The subject of each action in words, and the options that it takes.
 TAKES: dict[FleetAction, tuple[str, frozenset[str]]] = {
     FleetAction.LIST: ("a list of images", frozenset({"--json"})),
-    FleetAction.FIT: ("a list of images", _CLUSTER | {"--out", "--authfile", "--repeat"}),
-    FleetAction.VERIFY: ("the folder of a fleet", _CLUSTER - {"--certificates"}),
+    FleetAction.FIT: ("a list of images", _CLUSTER | {"--out", "--authfile", "--repeat", "--secrets"}),
+    FleetAction.VERIFY: ("the folder of a fleet", (_CLUSTER - {"--certificates"}) | {"--secrets"}),
     FleetAction.REFIT: (
         "the folder of a fleet",
-        (_CLUSTER - {"--failed-only"}) | {"--kernel", "--kernels", "--dry-run", "--authfile", "--repeat"},
+        (_CLUSTER - {"--failed-only"}) | {"--kernel", "--kernels", "--dry-run", "--authfile", "--repeat", "--secrets"},
     ),
     FleetAction.STATUS: ("the folder of a fleet", frozenset({"--json"})),
-    FleetAction.WORKER: ("the address of a scheduler", frozenset({"--slots", "--certificates", "--remote-cache"})),
+    FleetAction.WORKER: (
+        "the address of a scheduler",
+        frozenset({"--slots", "--certificates", "--remote-cache", "--secrets"}),
+    ),
     FleetAction.SCHEDULER: ("", frozenset({"--listen", "--certificates"})),
     FleetAction.CERTIFICATES: ("a folder for them", frozenset({"--san", "--days"})),
     FleetAction.MANIFEST: (
@@ -145,6 +148,14 @@ def fleet(
         Path | None,
         Option(name="--authfile", type=Path, help="Give workers the credentials of registries in this file."),
     ] = None,
+    secrets: Annotated[
+        Path | None,
+        Option(
+            name="--secrets", type=Path, metavar="DIR",
+            help="Look here, on this host, for values of variables that a list only names: DIR/SECRET/KEY, or a file "
+            "of variables.",
+        ),
+    ] = None,
     sample: Annotated[
         float | None,
         Option(
@@ -207,6 +218,7 @@ def fleet(
         "--out": out, "--on": on, "--failed-only": failed_only, "--kernel": kernel,
         "--kernels": kernels, "--dry-run": dry_run,
         "--slots": slots, "--listen": listen, "--certificates": certificates, "--authfile": authfile,
+        "--secrets": secrets,
         "--remote-cache": remote_cache, "--san": san, "--days": days, "--name": name, "--image": image,
         "--workers": workers, "--cpus": cpus, "--memory": memory, "--disk-size": disk_size, "--limit": limit,
         "--json": json, "--repeat": repeat, "--sample": sample is not None,
@@ -245,13 +257,14 @@ def fleet(
     elif action is FleetAction.WORKER:
         from vmtailor.fleet.cli import fleet_worker
 
-        fleet_worker.work(what or "", _certificates(action, certificates), slots or 1)
+        fleet_worker.work(what or "", _certificates(action, certificates), slots or 1, secrets)
     else:
         from vmtailor.fleet.cli import fleet_work
 
         asked = fleet_work.WorkOptions(
             on=on or clusters.USUAL, certificates=certificates, authfile=authfile, failed_only=failed_only,
             dry_run=dry_run, kernel=kernel or "", json=json, repeat=repeat, kernels=kernels,
+            secrets=secrets,
         )  # fmt: skip
         folder = Path(what or "")
         if action is FleetAction.FIT:

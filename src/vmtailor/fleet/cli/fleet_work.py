@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -21,12 +22,13 @@ from vmtailor.drivers.host.fingerprint import fingerprint
 from vmtailor.fleet.cli import fleet_view
 from vmtailor.fleet.cli.fleet_view import FleetView
 from vmtailor.fleet.lists import lists
-from vmtailor.fleet.model.entry import FleetEntry
+from vmtailor.fleet.model.entry import FleetEntry, ValueFrom
 from vmtailor.fleet.model.fleet_record import FleetImage, FleetRecord, ImageStanding
 from vmtailor.fleet.model.orders import Job
 from vmtailor.fleet.pages import fleet_page
-from vmtailor.fleet.run import clusters, fleet_folder, fleet_run, login, shared_kernels
+from vmtailor.fleet.run import clusters, fleet_folder, fleet_run, login, shared_kernels, worker_values
 from vmtailor.fleet.run.fleet_run import FleetJob
+from vmtailor.fleet.run.task_runner import Hidden
 from vmtailor.model.bundle import RECORD
 
 
@@ -43,14 +45,40 @@ class WorkOptions:
     json: bool
     repeat: int | None = None
     kernels: str | int | None = None
+    secrets: Path | None = None
 
     def job(self, job: Job, folder: Path, list_path: str, entries: Sequence[FleetEntry], **more: Any) -> FleetJob:
         """Return a job on the cluster that is asked for."""
+        if self.secrets is not None:  # slots of this host inherit it
+            if clusters.parse(self.on).address is not None:
+                raise UserInputError("--secrets names a folder of this host", hint="give it to fleet worker, there")
+            os.environ[worker_values.FOLDER] = str(worker_values.required(self.secrets))
+        left = {one.entry.name for one in more["kept"]}
+        wanted = [one for one in entries if one.name not in left]
         return FleetJob(
             job=job, path=folder, list_path=list_path, entries=entries, place=clusters.parse(self.on),
             certificates=self.certificates, needed=login.read(self.authfile), command=_command(), boots=self.repeat,
-            **more,
+            variables=_variables(Path(list_path), wanted), **more,
         )  # fmt: skip
+
+
+def _variables(path: Path, entries: Sequence[FleetEntry]) -> dict[str, Hidden]:
+    """Return the values that a list has for these entries, as JSON. Raises UserInputError where it has them no more."""
+    asking = [one for one in entries if any(row.source is ValueFrom.LIST for row in one.environment)]
+    if not asking:
+        return {}
+    found = lists.read(path)
+    values = {}
+    for one in asking:
+        entry = found.named(one.name)
+        known = lists.values_of(found, entry) if entry is not None else {}
+        for row in one.environment:
+            if row.source is ValueFrom.LIST and row.name not in known:
+                raise UserInputError(
+                    f"{one.name}: {path} has no value of {row.name} any more", hint=f"vmtailor fleet fit {path}"
+                )
+        values[one.name] = Hidden(msgspec.json.encode(known).decode())
+    return values
 
 
 def fit(path: Path, out: Path, asked: WorkOptions) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from vmtailor.base.text import plural
 from vmtailor.drivers.host import host
 from vmtailor.drivers.host.fingerprint import fingerprint
 from vmtailor.fleet.model import addresses
-from vmtailor.fleet.run import certificates, clusters, dask_engine, worker_slots
+from vmtailor.fleet.run import certificates, clusters, dask_engine, worker_slots, worker_values
 from vmtailor.fleet.run.worker_slots import WorkerSlots
 from vmtailor.model.checks import HostPurpose
 from vmtailor.model.host_fingerprint import Fingerprint
@@ -24,9 +25,11 @@ _LOOK_S = 0.5
 _MOST = 3
 
 
-def work(address: str, folder: Path, slots: int) -> None:
+def work(address: str, folder: Path, slots: int, secrets: Path | None = None) -> None:
     """Do tasks of a scheduler until this process is ended. Raises HostError for what `doctor` finds missing, for tools
-    that are not the client's, and where no scheduler answers."""
+    that are not the client's, and where no scheduler answers. `secrets`: the folder of values that lists only name."""
+    if secrets is not None:
+        os.environ[worker_values.FOLDER] = str(worker_values.required(secrets))
     to, shown = addresses.parse(address), certificates.found(folder)
     _require_able()
     tools = fingerprint()

@@ -15,6 +15,7 @@ from vmtailor.fleet.model.entry import Meaningless
 #: Probes, first the one that says best when a container is ready.
 _PROBES = ("readinessProbe", "startupProbe", "livenessProbe")
 _HEADERS = "an exercise sends no headers of its own"
+_STATUS = "any status from 200 to 399 is good there, and 200 alone in an exercise"
 #: Kubernetes' defaults for a probe.
 _PERIOD_S, _FAILURES = 10, 3
 
@@ -49,6 +50,8 @@ def draft(container: dict[str, Any], ports: dict[str, int], dropped: list[Meanin
             # A check that is asked again says no more than it said once.
             if step["kind"] != "command" and (step["kind"] != "tcp" or step != made.ready):
                 made.add_load({key: value for key, value in step.items() if key != "timeout_s"})
+    if any(step.get("kind") == "http" for step in (made.ready or {}, *made.load)):
+        dropped.append(Meaningless("httpGet", _STATUS))
     if not made.ready and ports:
         made.wait_for_ports(list(dict.fromkeys(ports.values())))
     return made

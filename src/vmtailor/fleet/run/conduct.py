@@ -26,7 +26,10 @@ class Engine(Protocol):
 
     def slots(self, *, now: bool = False) -> tuple[SeenSlot, ...]: ...
 
-    def begin(self, name: str, order: Order, worker: str, secrets: Sequence[Hidden], login: Hidden | None) -> None: ...
+    def begin(
+        self, name: str, order: Order, worker: str, secrets: Sequence[Hidden], login: Hidden | None,
+        variables: Hidden | None,
+    ) -> None: ...  # fmt: skip
 
     def call_off(self, name: str) -> None: ...
 
@@ -35,11 +38,12 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Needed:
-    """The things that the worker of an entry needs, and no record has: texts that no log shows, and credentials of
-    registries."""
+    """The things that the worker of an entry needs, and no record has: texts that no log shows, credentials of
+    registries, and the values of variables that the list holds, as JSON."""
 
     secrets: tuple[Hidden, ...] = ()
     login: Hidden | None = None
+    variables: Hidden | None = None
 
 
 @dataclass(eq=False)
@@ -93,7 +97,7 @@ class Conductor:
                 continue
             needed = self.needed(task.works[0].entry)
             self._running[task.name] = task
-            self.engine.begin(task.name, self.order(task), address, needed.secrets, needed.login)
+            self.engine.begin(task.name, self.order(task), address, needed.secrets, needed.login, needed.variables)
 
     def _drop(self) -> None:
         """Call off what nobody waits for any more."""

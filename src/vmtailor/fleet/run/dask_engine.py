@@ -89,11 +89,14 @@ class DaskEngine:
         self._answered = time.monotonic()
         self._seen = tuple(_seen(address, one) for address, one in found.items())
 
-    def begin(self, name: str, order: Order, worker: str, secrets: Sequence[Hidden], login: Hidden | None) -> None:
+    def begin(
+        self, name: str, order: Order, worker: str, secrets: Sequence[Hidden], login: Hidden | None,
+        variables: Hidden | None = None,
+    ) -> None:  # fmt: skip
         """Order a run of a worker, by its address."""
         self._answers.pop(name, None)
         future: Any = self.client.submit(
-            self.work, name, records.to_bytes(order), tuple(secrets), login,
+            self.work, name, records.to_bytes(order), tuple(secrets), login, variables,
             key=name, workers=[worker], allow_other_workers=False, retries=0, pure=False,
         )  # fmt: skip
         self._futures[name], self._workers[name] = future, worker

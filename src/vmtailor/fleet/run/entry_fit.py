@@ -18,17 +18,31 @@ from vmtailor.pipeline.reverify import VerifyRequest
 MOST_FAILURES = 3
 
 
-def done(order: Order, folder: Path, authfile: Path | None) -> TaskAnswer:
-    """Do what is ordered. `folder`: for the exercise's file. `authfile`: credentials of registries. Raises what `fit`
-    and `verify` raise."""
+def done(
+    order: Order,
+    folder: Path,
+    authfile: Path | None,
+    plain: tuple[tuple[str, str], ...] = (),
+    secret: tuple[str, ...] = (),
+) -> TaskAnswer:
+    """Do what is ordered. `folder`: for the exercise's file. `authfile`: credentials of registries. `plain`: variables
+    of the container, `secret`: names of those whose values are known to this process. Raises what `fit` and `verify`
+    raise."""
     if order.job is Job.VERIFY:
-        return _verified(order)
-    end = fit_parts.do(order.part, options_of(order, folder, authfile), place=bool(order.out))
+        return _verified(order, plain, secret)
+    options = options_of(order, folder, authfile, plain, secret)
+    end = fit_parts.do(order.part, options, place=bool(order.out))
     told = _told(end.run) if end.run is not None else TaskAnswer(RunOutcome.DONE)
     return replace(told, keys=tuple(end.keys.items()), spare=end.spare, fit_key=end.fit_key)
 
 
-def options_of(order: Order, folder: Path, authfile: Path | None) -> FitOptions:
+def options_of(
+    order: Order,
+    folder: Path,
+    authfile: Path | None,
+    plain: tuple[tuple[str, str], ...] = (),
+    secret: tuple[str, ...] = (),
+) -> FitOptions:
     """Return the options of a fit, as the command line would make them: only what the entry names is asked for."""
     entry = order.entry
     asked: dict[str, Any] = {
@@ -46,6 +60,8 @@ def options_of(order: Order, folder: Path, authfile: Path | None) -> FitOptions:
         "privileged": entry.privileged,
         "authfile": authfile,
         "boots": order.boots,
+        "env": plain,
+        "secret_env": secret,
     }
     if entry.exercise:
         asked["exercise_file"] = folder / "exercise.toml"
@@ -80,7 +96,8 @@ def _told(run: FitRun) -> TaskAnswer:
     )
 
 
-def _verified(order: Order) -> TaskAnswer:
-    prepared = reverify.prepare(VerifyRequest(Path(order.out), Clock.INSTRUCTIONS))
+def _verified(order: Order, plain: tuple[tuple[str, str], ...], secret: tuple[str, ...]) -> TaskAnswer:
+    asked = VerifyRequest(Path(order.out), Clock.INSTRUCTIONS, env=plain, secret_env=secret)
+    prepared = reverify.prepare(asked)
     found = reverify.verify_prepared(prepared)
     return TaskAnswer(RunOutcome.DONE, verified=found.passed, says="; ".join(found.failures[:MOST_FAILURES]))

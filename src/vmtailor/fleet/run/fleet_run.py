@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from vmtailor.fleet.run.conduct import Conductor, Needed
 from vmtailor.fleet.run.dask_engine import SeenSlot
 from vmtailor.fleet.run.fleet_folder import FleetFolder
 from vmtailor.fleet.run.graph import Graph, Task
+from vmtailor.fleet.run.task_runner import Hidden
 from vmtailor.model.fit_part import FitPart
 from vmtailor.model.host_fingerprint import Fingerprint
 from vmtailor.pipeline import fit
@@ -38,7 +39,7 @@ class FleetJob:
     """The work that is to be done. `entries`: all of the fleet, in the order of its list; `kept`: images of them that
     need no work; `path`: the fleet's folder; `place`, `certificates`: the cluster; `needed`: what workers need
     beside their orders; `command`: as records of bundles have it; `before`: the record of a fleet that is verified
-    again; `boots`: of each side."""
+    again; `boots`: of each side; `variables`: entry → the values that the list has for its container, as JSON."""
 
     job: Job
     entries: Sequence[FleetEntry]
@@ -52,6 +53,11 @@ class FleetJob:
     command: str
     before: FleetRecord | None = None
     boots: int | None = None
+    variables: Mapping[str, Hidden] = field(default_factory=dict)
+
+    def needed_for(self, entry: FleetEntry) -> Needed:
+        """Return what a worker needs for an entry, beside its orders."""
+        return replace(self.needed, variables=self.variables.get(entry.name))
 
 
 def run(job: FleetJob, view: View) -> FleetRecord:
@@ -94,7 +100,7 @@ def _conduct(job: FleetJob, work: Graph, folder: FleetFolder, cluster: Cluster, 
         return _placed(job, task, answer) if elsewhere and task.part is FitPart.SEAL else answer
 
     Conductor(
-        work, cluster.engine, order, needed=lambda entry: job.needed, lacks=cluster.lacks, changed=changed,
+        work, cluster.engine, order, needed=job.needed_for, lacks=cluster.lacks, changed=changed,
         answered=placed,
     ).conduct()  # fmt: skip
 

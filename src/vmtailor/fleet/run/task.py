@@ -22,17 +22,20 @@ from vmtailor.base.errors import HostError, VmtailorError
 from vmtailor.base.files import records, regular_files, temporary
 from vmtailor.fleet.model.orders import Order, RunOutcome, TaskAnswer
 from vmtailor.fleet.run import entry_fit
-from vmtailor.pipeline import shared_results
+from vmtailor.pipeline import run_environment, shared_results
 
 #: Longest message of an error in an answer, in characters.
 _MOST_TEXT = 1500
 
 
 class TaskInput(msgspec.Struct):
-    """The input of a run: the order's record, and credentials of registries as their file has them."""
+    """The input of a run: the order's record, credentials of registries as their file has them, and the container's
+    variables: `plain` those of the list, as JSON, `secret` those that this worker has looked up."""
 
     order: bytes
     credentials: str = ""
+    plain: str = ""
+    secret: dict[str, str] = {}
 
 
 def run(given: TaskInput) -> TaskAnswer:
@@ -46,7 +49,9 @@ def run(given: TaskInput) -> TaskAnswer:
             authfile = folder / "auth.json" if given.credentials else None
             if authfile is not None:
                 regular_files.write_atomic(authfile, given.credentials.encode(), private=True)
-            return entry_fit.done(order, folder, authfile)
+            plain = msgspec.json.decode(given.plain, type=dict[str, str]) if given.plain else {}
+            run_environment.know(given.secret)
+            return entry_fit.done(order, folder, authfile, tuple(plain.items()), tuple(given.secret))
     except HostError as error:
         return _failed(RunOutcome.HOST, error)
     except VmtailorError as error:

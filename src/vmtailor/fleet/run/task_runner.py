@@ -9,8 +9,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -19,6 +19,7 @@ from vmtailor.base import concurrency, guard, process
 from vmtailor.base.concurrency import Stop
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, temporary
+from vmtailor.base.hidden_values import HiddenValues
 from vmtailor.fleet.model.orders import MOST_BYTES, MOST_LOG, Order, RunOutcome, TaskAnswer
 
 #: The program of a task.
@@ -41,6 +42,15 @@ class Hidden:
         return HIDDEN
 
 
+@dataclass(frozen=True)
+class GivenVariables:
+    """Variables of a container. `plain`: names and values that its list has, as JSON. `secret`: those that the worker
+    has looked up, which no log shows."""
+
+    plain: str = field(default="", repr=False)
+    secret: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
 def adopt_orphans() -> None:
     """Become the parent of what a task's process leaves behind, so that its end can be waited for."""
     ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -50,13 +60,14 @@ def run(
     order: Order,
     secrets: Sequence[Hidden] = (),
     credentials: Hidden | None = None,
+    variables: GivenVariables = GivenVariables(),
     *,
     is_called_off: Callable[[], bool] = lambda: False,
     stop: Stop | None = None,
     program: Sequence[str] = PROGRAM,
 ) -> TaskAnswer:
-    """Run a task to its end, and return its answer. `secrets`: texts that its log must not show. `is_called_off`: asked
-    again and again; True ends it. `stop`: ends it, too."""
+    """Run a task to its end, and return its answer. `secrets`: texts that its log must not show. `variables`: of its
+    container. `is_called_off`: asked again and again; True ends it. `stop`: ends it, too."""
     began = time.monotonic()
     guard.start()  # it stays
     before = _children()
@@ -64,6 +75,7 @@ def run(
         answer_file, log_file = folder / "answer.json", folder / "log"
         given = msgspec.json.encode({
             "order": records.to_bytes(order), "credentials": credentials.text if credentials is not None else "",
+            "plain": variables.plain, "secret": dict(variables.secret),
         })  # fmt: skip
         outcome = RunOutcome.NEVER
         with contextlib.suppress(concurrency.Stopped):
@@ -71,8 +83,9 @@ def run(
         _wait_for_orphans(before)
         answer = _answer(outcome, answer_file)
         hidden = [one.text for one in (*secrets, *([credentials] if credentials else ())) if one.text]
-        log = _end_of(log_file, hidden) if answer.outcome is not RunOutcome.DONE else ""
-        says, hint = (_without(text, hidden) for text in (answer.says, answer.hint))
+        values = HiddenValues(tuple(variables.secret.items()))
+        log = _end_of(log_file, hidden, values) if answer.outcome is not RunOutcome.DONE else ""
+        says, hint = (values.text(_without(text, hidden)) for text in (answer.says, answer.hint))
         seconds = answer.seconds or time.monotonic() - began
         return replace(answer, says=says, hint=hint, log=log, seconds=seconds)
 
@@ -109,14 +122,14 @@ def _answer(outcome: RunOutcome, file: Path) -> TaskAnswer:
     return TaskAnswer(outcome, says=said.get(outcome, ""))
 
 
-def _end_of(log: Path, hidden: Sequence[str]) -> str:
+def _end_of(log: Path, hidden: Sequence[str], values: HiddenValues) -> str:
     """Return the end of a log, without what must not be shown."""
     with contextlib.suppress(OSError), log.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         # A secret that begins before the end begins to be read is cut off whole.
-        longest = max((len(one.encode()) for one in hidden), default=0)
+        longest = max((len(one.encode()) for one in (*hidden, *(value for _, value in values.pairs))), default=0)
         file.seek(max(0, size - MOST_LOG - longest))
-        return _without(file.read().decode("utf-8", "replace"), hidden)[-MOST_LOG:]
+        return values.text(_without(file.read().decode("utf-8", "replace"), hidden))[-MOST_LOG:]
     return ""
 
 

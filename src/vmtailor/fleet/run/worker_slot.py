@@ -14,14 +14,14 @@ from pathlib import Path
 
 from vmtailor.base import output
 from vmtailor.base.concurrency import Stop
-from vmtailor.base.errors import ExitCode
+from vmtailor.base.errors import ExitCode, HostError
 from vmtailor.base.files import records, temporary
 from vmtailor.fleet.model import addresses
 from vmtailor.fleet.model.addresses import LOOPBACK, Address
-from vmtailor.fleet.model.orders import Order, TaskAnswer
-from vmtailor.fleet.run import certificates, engine_settings, task_runner
+from vmtailor.fleet.model.orders import Order, RunOutcome, TaskAnswer
+from vmtailor.fleet.run import certificates, engine_settings, task_runner, worker_values
 from vmtailor.fleet.run.certificates import Certificates
-from vmtailor.fleet.run.task_runner import Hidden
+from vmtailor.fleet.run.task_runner import GivenVariables, Hidden
 
 #: Seconds within which a slot reaches its scheduler, or is given up.
 REACHED_S = 30
@@ -33,9 +33,16 @@ _stop = Stop()
 task_program: Sequence[str] = task_runner.PROGRAM
 
 
-def carry_out(key: str, order: bytes, secrets: tuple[Hidden, ...], credentials: Hidden | None) -> None:
+def carry_out(
+    key: str,
+    order: bytes,
+    secrets: tuple[Hidden, ...],
+    credentials: Hidden | None,
+    variables: Hidden | None = None,
+) -> None:
     """Do a task, as the engine's thread calls it, and tell its answer. Raises nothing that a log would show. `key`: by
-    which the engine knows the task."""
+    which the engine knows the task; `variables`: those whose values the list has, as JSON. Others are looked up
+    here."""
     from distributed import get_worker
 
     tasks = get_worker().state.tasks
@@ -44,15 +51,21 @@ def carry_out(key: str, order: bytes, secrets: tuple[Hidden, ...], credentials: 
         task = tasks.get(key)
         return task is None or task.state in ("cancelled", "resumed")
 
+    asked = records.from_bytes(Order, order, "the order")
+    try:
+        looked_up = worker_values.found(asked.entry)
+    except HostError as error:
+        return tell(key, TaskAnswer(RunOutcome.HOST, says=error.message, hint=error.hint))
     answer = task_runner.run(
-        records.from_bytes(Order, order, "the order"),
+        asked,
         secrets,
         credentials,
+        GivenVariables(variables.text if variables is not None else "", looked_up),
         is_called_off=is_called_off,
         stop=_stop,
         program=task_program,
     )
-    tell(key, answer)
+    return tell(key, answer)
 
 
 def tell(key: str, answer: TaskAnswer) -> None:

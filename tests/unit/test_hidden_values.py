@@ -89,6 +89,10 @@ def test_secrets_are_taken_from_the_environment_and_the_lack_of_one_is_told(monk
     assert given_environment.given().variables == (("MODE", "a"), ("TOKEN", CANARY))
     with pytest.raises(UserInputError, match="GONE has no value"):
         run_environment.begin((), ("GONE",))
+    monkeypatch.setattr(run_environment, "_known", {"TOKEN": f"{CANARY}\0"})
+    with pytest.raises(UserInputError, match="TOKEN holds a NUL") as refused:
+        run_environment.begin((), ("TOKEN",))
+    assert CANARY not in refused.value.message
     with pytest.raises(UserInputError, match="a name alone") as refused:
         run_environment.names([f"TOKEN={CANARY}"])
     assert CANARY not in refused.value.message

@@ -63,6 +63,9 @@ def begin(plain_ones: Sequence[tuple[str, str]], secret: Sequence[str]) -> None:
         if value is None:
             raise UserInputError(f"the secret variable {name} has no value", hint=f"export {name} first")
         found.append((name, value))
+    for name, value in (*plain_ones, *found):
+        if "\0" in value or "\0" in name:
+            raise UserInputError(f"the variable {plain(name)[:64]} holds a NUL", hint="no variable can hold one")
     given_environment.begin(GivenEnvironment(tuple(plain_ones), tuple(found)))
 
 

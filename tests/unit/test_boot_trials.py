@@ -527,7 +527,7 @@ def test_between_the_changed_machines_the_unchanged_ones_take_turns(changes: int
 
 def test_a_counted_boot_leaves_what_each_function_took_beside_its_console(tmp_path: Path) -> None:
     counted = Boot(Outcome.READY, (), 1.0, functions=(
-        FunctionCost("later", Phase.LOAD, 7), FunctionCost("dear", Phase.LOAD, 70), FunctionCost("never", Phase.LOAD, 0),
+        FunctionCost("later", Phase.LOAD, 7), FunctionCost("dear", Phase.LOAD, 70), FunctionCost("not", Phase.LOAD, 0),
         FunctionCost("first", Phase.KERNEL, 5),
     ))  # fmt: skip
     schedule = [(series_run.variant("base", DIRECT), 1)]

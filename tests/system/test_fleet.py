@@ -42,6 +42,7 @@ def written_since(began: float) -> list[Path]:
     return found
 
 
+@pytest.mark.attack
 def test_a_fleet_fits_what_fit_fits_and_one_bad_image_costs_nothing(lighttpd: Fitted, tmp_path: Path) -> None:
     exercise = EXAMPLES / "lighttpd" / "exercise.toml"
     login = tmp_path / "auth.json"

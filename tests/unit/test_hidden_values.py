@@ -59,6 +59,7 @@ def test_numbers_of_the_log_stay_numbers() -> None:
     )
 
 
+@pytest.mark.attack
 def test_nothing_that_a_boot_leaves_holds_a_value() -> None:
     answer = Answer(200, head=f"<{CANARY}>", error=CANARY, sha256="0" * 64)
     report = GuestReport(
@@ -75,6 +76,7 @@ def test_nothing_that_a_boot_leaves_holds_a_value() -> None:
     assert GivenEnvironment(plain=(("TOKEN", CANARY),)).without(left) is left
 
 
+@pytest.mark.attack
 def test_keys_have_names_of_secrets_and_values_of_what_anybody_may_read() -> None:
     one, other = (GivenEnvironment((("MODE", "a"),), (("TOKEN", value),)) for value in ("x", "y"))
     assert one.key == other.key == ("env MODE=a", "secret TOKEN")

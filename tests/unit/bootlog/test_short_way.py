@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vmtailor.analysis.bootlog.boot_record import Observed
@@ -41,8 +41,13 @@ def _read(kind: type[KernelLog], lines: list[bytes]) -> Observed:
     return log.finish()
 
 
+#: Lines that follow each other closely for longer than between two notes of how much was printed.
+_CLOSE = [(900, b"calling  a_init+0x0/0x1f0 @ 1", True)] * 24
+
+
 @settings(max_examples=300, deadline=None)
 @given(_LINES)
+@example(_CLOSE)
 def test_the_short_way_gives_what_the_long_way_gives(steps: list[tuple[int, bytes, bool]]) -> None:
     lines, now = [], 1_000_000
     for step, text, stamped in steps:

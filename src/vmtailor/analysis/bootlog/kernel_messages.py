@@ -229,8 +229,11 @@ class KernelLog:
             return False
         self._last_us, self._last_line = end_us, following
         observed, characters = self.observed, len(line) + 2
+        observed.prints(start_us)
+        observed.characters += characters
+        observed.prints(end_us)
         observed.lines += 2
-        observed.characters += characters + len(following) + 2
+        observed.characters += len(following) + 2
         self._calls.whole(name, module, start_us, end_us, characters, int(task), int(result), int(after))
         return True
 
@@ -261,6 +264,7 @@ class KernelLog:
         self._last_us = at_us
         self._last_line = line
         observed, before = self.observed, self.observed.characters
+        observed.prints(at_us)
         observed.lines += 1
         observed.characters = before + len(line) + 2
         if name is not None:

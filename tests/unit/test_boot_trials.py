@@ -35,12 +35,12 @@ from vmtailor.drivers.qemu.qemu_command import Ends, command
 from vmtailor.drivers.rootfs import boot_disk, initrd_additions, small_initrd
 from vmtailor.drivers.rootfs.initramfs import cpio, file
 from vmtailor.model.architecture import named, names
-from vmtailor.model.boots.boot import Boot, Milestone, Outcome
+from vmtailor.model.boots.boot import Boot, FunctionCost, Milestone, Outcome, Phase
 from vmtailor.model.boots.boot_cost import BootCost, CostOfFunction, CostOfInitcall, Helpers
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.series import JudgedBy
 from vmtailor.model.boots.timeline import KernelInfo, PhaseSpan, Process, Timeline
-from vmtailor.model.boots.workload import OwnInit, Workload
+from vmtailor.model.boots.workload import Nothing, OwnInit, Workload
 from vmtailor.model.change import Change, ChangeKind, Figure, Setting, Verdict
 from vmtailor.model.machine import Clock, Disk, DiskFormat, DiskMode, Machine
 from vmtailor.pipeline import boot_trials, machine_testbed
@@ -523,3 +523,16 @@ def test_between_the_changed_machines_the_unchanged_ones_take_turns(changes: int
     turns = machine_testbed.in_turn(unchanged, changed, times)
     assert " ".join(one.name for one, _ in turns) == expected
     assert len({(one.name, number) for one, number in turns}) == len(turns)
+
+
+def test_a_counted_boot_leaves_what_each_function_took_beside_its_console(tmp_path: Path) -> None:
+    counted = Boot(Outcome.READY, (), 1.0, functions=(
+        FunctionCost("later", Phase.LOAD, 7), FunctionCost("dear", Phase.LOAD, 70), FunctionCost("not", Phase.LOAD, 0),
+        FunctionCost("first", Phase.KERNEL, 5),
+    ))  # fmt: skip
+    schedule = [(series_run.variant("base", DIRECT), 1)]
+    series_run.run("x", schedule, Nothing(1.0), tmp_path, booter=lambda *_, **__: (counted, GATHERED))
+    table = (tmp_path / "base-1" / series_run.FUNCTIONS).read_text()
+    assert table.splitlines() == [
+        "phase\tfunction\tinstructions", "kernel\tfirst\t5", "load\tdear\t70", "load\tlater\t7",
+    ]  # fmt: skip

@@ -12,11 +12,12 @@ from vmtailor import __version__
 from vmtailor.analysis.timeline import bootmarks, collector_stream
 from vmtailor.base.cache.store import digest
 from vmtailor.base.files import records
+from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.base.process import pasteable
 from vmtailor.booting.booter import Booter, boot
 from vmtailor.drivers.monitors import monitors
 from vmtailor.model import machine_watch
-from vmtailor.model.boots.boot import Boot, Outcome
+from vmtailor.model.boots.boot import Boot, FunctionCost, Outcome, Phase
 from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.series import RECORD, BootSeries, SeriesBoot, Variant
 from vmtailor.model.boots.workload import Workload
@@ -24,6 +25,8 @@ from vmtailor.model.machine import Machine
 
 #: Characters of a folder's name, at most.
 _LONGEST = 60
+#: The file of a counted boot with the instructions of each function, beside its console.
+FUNCTIONS = "functions.tsv"
 #: Called with variant, number of the boot, and host seconds since its start.
 OnBoot = Callable[[str, int, float], None]
 
@@ -65,6 +68,8 @@ def run(
         folder = out / f"{safe(one.name)}-{number}"
         found, gathered = booter(one.machine, workload, out, on_progress=progress)
         keep(gathered, folder, one.machine, f"{subject} {one.name} {number}")
+        if found.functions:
+            write_atomic(folder / FUNCTIONS, function_rows(found.functions).encode())
         boots.append(SeriesBoot(one.name, number, folder.name, brief(found)))
         records.save(record(subject, tuple(variants.values()), workload, boots), out / RECORD)
     return record(subject, tuple(variants.values()), workload, boots)
@@ -88,8 +93,15 @@ def keep(gathered: Gathered, folder: Path, machine: Machine, title: str) -> None
             (folder / "bootchart" / name).write_bytes(data)
 
 
+def function_rows(functions: Sequence[FunctionCost]) -> str:
+    """Return a line for each phase and function with its instructions, separated by tabs, the dearest first."""
+    rows = sorted(functions, key=lambda one: (list(Phase).index(one.phase), -one.instructions, one.function))
+    lines = [f"{one.phase}\t{one.function}\t{one.instructions}" for one in rows if one.instructions]
+    return "\n".join(["phase\tfunction\tinstructions", *lines, ""])
+
+
 def brief(found: Boot) -> Boot:
-    """Return a boot without its long parts: the console, which is a file beside the record, and the cost of each
+    """Return a boot without its long parts, which are files beside the record: the console, and the cost of each
     function."""
     container = replace(found.container, stdout="", stderr="") if found.container is not None else None
     return replace(found, functions=(), console="", container=container)

@@ -5,7 +5,7 @@
                               [--out build/bench-load] [--page FILE]
 
 Each load is exercise-NAME.toml of the folder of exercises, driven on the instruction clock by the client in the guest,
-with every instruction counted. Two machines and three loads are six boots of one to five minutes each. Each is a file
+with every instruction counted. Two machines and four loads are eight boots of up to five minutes each. Each is a file
 of OUT: what is there is not made again. The knee of the sweep stands beside the rate that one processor gives by the
 instructions of a request, the client's included: counted in a boot of its own, just below the highest rate that was
 held, since the first requests of a boot are dearer.
@@ -144,7 +144,7 @@ def main() -> None:
     loaded = bundle_folder.load_container(given.bundle, Store())
     sides = machines(loaded, given.bundle)
     found: dict[tuple[str, str], Boot] = {}
-    say(f"{len(sides) * len(loads)} boots of one to five minutes each; what is in {given.out} is not made again")
+    say(f"{len(sides) * len(loads)} boots of up to five minutes each; what is in {given.out} is not made again")
     for load in loads:
         for name, (machine, table) in sides.items():
             file = given.out / f"{load}-{name.partition(' ')[0]}.json"

@@ -82,7 +82,7 @@ def answer_of(order: Order, seconds: float) -> TaskAnswer:
     return TaskAnswer(RunOutcome.DONE, keys=keys, verified=verified, seconds=seconds)
 
 
-async def stub(key: str, order_bytes: bytes, *_secrets: object) -> None:
+async def stub(key: str, order_bytes: bytes, _needed: object) -> None:
     """Wait as long as a task would take, and answer."""
     order = records.from_bytes(Order, order_bytes)
     seconds = Durations(**json.loads(os.environ[DURATIONS])).of(order.part, order.entry.name)

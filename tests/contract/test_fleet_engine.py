@@ -23,11 +23,11 @@ from vmtailor.fleet.model.entry import FleetEntry
 from vmtailor.fleet.model.fleet_record import ImageStanding
 from vmtailor.fleet.model.orders import Job, Order
 from vmtailor.fleet.run import certificates, dask_engine, graph, local_cluster
-from vmtailor.fleet.run.conduct import Conductor, Needed
+from vmtailor.fleet.run.conduct import Conductor
 from vmtailor.fleet.run.dask_engine import DaskEngine
 from vmtailor.fleet.run.graph import Graph, Task
 from vmtailor.fleet.run.local_cluster import LocalCluster
-from vmtailor.fleet.run.task_runner import Hidden
+from vmtailor.fleet.run.task_runner import Hidden, Needed
 
 pytestmark = [
     pytest.mark.contract,
@@ -155,7 +155,7 @@ def test_a_run_that_nobody_wants_is_ended_on_its_worker() -> None:
             time.sleep(0.1)
         task = Graph(entries("never-a")).next_for("w", ["w"], 0.0)
         assert task is not None
-        engine.begin(task.name, order_of(task), slots[0].address, (), None)
+        engine.begin(task.name, order_of(task), slots[0].address, Needed())
         _wait(lambda: any(b"fleet_slot.py\0task" in _command(one) for one in below(os.getpid())))
         engine.call_off(task.name)
         _wait(lambda: not any(b"fleet_slot.py\0task" in _command(one) for one in below(os.getpid())))

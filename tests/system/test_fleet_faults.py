@@ -28,9 +28,9 @@ from vmtailor.fleet.model.fleet_record import FleetImage, FleetRecord, ImageStan
 from vmtailor.fleet.model.orders import Job
 from vmtailor.fleet.run import dask_engine, fleet_folder, fleet_run, local_cluster
 from vmtailor.fleet.run.clusters import ClusterPlace
-from vmtailor.fleet.run.conduct import Needed
 from vmtailor.fleet.run.fleet_run import FleetJob
 from vmtailor.fleet.run.graph import Graph
+from vmtailor.fleet.run.task_runner import Needed
 from vmtailor.model.bundle import PLAN, RUN
 from vmtailor.model.fit_run import FitRun
 from vmtailor.model.host_fingerprint import Fingerprint

@@ -15,6 +15,8 @@ from tests.fakes.bundle_data import EXERCISE
 
 from vmtailor.analysis.reach import image_reach
 from vmtailor.base.natives import Natives
+from vmtailor.booting import given_environment
+from vmtailor.booting.given_environment import GivenEnvironment
 from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.qemu.qemu_program import firmware_in
 from vmtailor.model.machine import Accelerator, Clock, Devices, Disk, DiskMode, Machine, PublishedPort, TalkLine
@@ -215,5 +217,8 @@ def test_a_run_is_known_by_everything_that_takes_part(
     found.append(key())
     written(firmware, "two")
     found.append(key())
+    for given in (GivenEnvironment((("MODE", "a"),)), GivenEnvironment((), (("TOKEN", "x"),))):
+        monkeypatch.setattr(given_environment, "_given", given)
+        found.append(key())
     assert len(set(found)) == len(found) and key() == found[-1]
     assert set(asked) == {("qemu", "x86_64", natives)}

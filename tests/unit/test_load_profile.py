@@ -31,7 +31,7 @@ from vmtailor.model.exercise import Exercise, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.load import Load, LoadPage
 from vmtailor.model.machine import Disk
 from vmtailor.model.plan import Plan
-from vmtailor.pipeline import bundle_kernel, image_changes, profiled_kernel
+from vmtailor.pipeline import bundle_kernel, image_changes, keys, profiled_kernel
 from vmtailor.pipeline.change_means import KernelRequest
 from vmtailor.pipeline.profiled_kernel import CountedLoad
 from vmtailor.stages import build
@@ -160,18 +160,18 @@ def test_a_profile_is_made_once_for_a_kernel_and_a_load(tmp_path: Path, monkeypa
 
     store, source = Store(tmp_path / "cache"), SourceTree(tmp_path, "source")
     with pytest.raises(BuildError, match="the boot for the profile did not pass"):
-        profiled_kernel.digest_for(plan_with(), source, store, CountedLoad("load", boot))
+        profiled_kernel.digest_for(plan_with(), source, store, CountedLoad(lambda: "load", boot))
     kernels.done.clear()
     outcome = Outcome.READY
-    assert profiled_kernel.digest_for(plan_with(), source, store, CountedLoad("load", boot)) == SHA256
+    assert profiled_kernel.digest_for(plan_with(), source, store, CountedLoad(lambda: "load", boot)) == SHA256
     compiled, booted, made = kernels.done
     assert "KCFLAGS=-g -fdebug-info-for-profiling" in compiled and booted == "booted vmlinux"
     assert made == "vmlinux.debug -19 ffffffff81000100-ffffffff81000103:7"
     assert load_profile.kept(SHA256, store).read_bytes() == PROFILE
-    profiled_kernel.digest_for(plan_with(), source, store, CountedLoad("load", boot))
+    profiled_kernel.digest_for(plan_with(), source, store, CountedLoad(lambda: "load", boot))
     assert len(kernels.done) == 3
-    profiled_kernel.digest_for(plan_with(), source, store, CountedLoad("other", boot))
-    profiled_kernel.digest_for(plan_with(**{"-O3": ""}), source, store, CountedLoad("load", boot))
+    profiled_kernel.digest_for(plan_with(), source, store, CountedLoad(lambda: "other", boot))
+    profiled_kernel.digest_for(plan_with(**{"-O3": ""}), source, store, CountedLoad(lambda: "load", boot))
     assert len(kernels.done) == 9
 
 
@@ -194,11 +194,15 @@ def test_a_bundle_must_have_the_profile_that_its_plan_names(tmp_path: Path) -> N
     assert load_profile.kept(SHA256, store).read_bytes() == PROFILE
     with pytest.raises(UserInputError, match="has not the profile 0000000000000000"):
         bring("0" * 64)
+    binary = b"\xff5FORP42" + bytes(40)
+    (tmp_path / "b" / load_profile.FILE).write_bytes(binary)
+    with pytest.raises(UserInputError, match="is no profile of a load"):
+        bring(hashlib.sha256(binary).hexdigest())
 
 
 def test_a_host_without_llvm_profgen_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    load = CountedLoad("load", lambda kernel: pytest.fail("booted"))
+    load = CountedLoad(lambda: "load", lambda kernel: pytest.fail("booted"))
     with pytest.raises(UserInputError, match="llvm-profgen-19") as caught:
         profiled_kernel.digest_for(plan_with(), SourceTree(tmp_path, "source"), Store(tmp_path / "cache"), load)
     assert "llvm-19" in (caught.value.hint or "") and "\n" not in caught.value.message
@@ -217,7 +221,7 @@ def test_a_request_for_a_profile_compiles_by_its_digest(tmp_path: Path, monkeypa
     monkeypatch.setattr(profiled_kernel, "digest_for", lambda *args: SHA256)
     monkeypatch.setattr(build, "build_kernel", lambda *args: SimpleNamespace(image="/other/vmlinux"))
     loaded, request = SimpleNamespace(config={}), KernelRequest(flags={"CC": "clang-19", load_profile.FLAG: "load"})
-    load = CountedLoad("load", lambda kernel: pytest.fail("booted"))
+    load = CountedLoad(lambda: "load", lambda kernel: pytest.fail("booted"))
     rebuild = bundle_kernel.Rebuilder(loaded, Store(tmp_path), load)  # type: ignore[arg-type]
     assert rebuild(request) == Path("/other/vmlinux")
     assert asked == [{"CC": "clang-19", load_profile.FLAG: value} for value in (None, SHA256)]
@@ -235,14 +239,20 @@ def test_a_fit_counts_the_load_of_its_own_machine(tmp_path: Path, monkeypatch: p
         return asked
 
     monkeypatch.setattr(profiled_kernel, "named", named)
-    subject = SimpleNamespace(scratch=tmp_path, store=Store(tmp_path / "cache"), natives=None)
+    monkeypatch.setattr(keys, "of_run", lambda _judge, machine, exercise, natives: "-".join(
+        (keys.of_machine(machine), records.to_bytes(exercise).decode(), str(natives))
+    ))  # fmt: skip
+    (tmp_path / "kernel").write_text("kernel")
+    subject = SimpleNamespace(scratch=tmp_path, store=Store(tmp_path / "cache"), natives="natives")
     wanted = KernelRequest(flags={load_profile.FLAG: load_profile.LOAD})
     once = Exercise("web.toml", Ready(ReadyKind.TCP), (Step(StepKind.PEAK, load=Load((LoadPage(),), sessions=4)),))
 
     def count(content: str, exercise: Exercise, words: tuple[str, ...] = ()) -> CountedLoad:
         disk = tmp_path / f"root-{len(loads)}"
         disk.write_text(content)
-        machine = replace(USUAL, board="microvm", kernel="/k", words=words, disks=(Disk(str(disk)),))
+        machine = replace(
+            USUAL, board="microvm", kernel=str(tmp_path / "kernel"), words=words, disks=(Disk(str(disk)),)
+        )
         fitted = SimpleNamespace(machine=machine)
         changes = image_changes.NamedChanges(SimpleNamespace(subject=subject), fitted, exercise, 1)  # type: ignore[arg-type]
         assert changes._with_profile(KernelRequest(flags={"-O3": ""})).flags == {"-O3": ""}
@@ -250,7 +260,21 @@ def test_a_fit_counts_the_load_of_its_own_machine(tmp_path: Path, monkeypatch: p
         return loads[-1]
 
     first = count("root", once)
-    assert count("root", once).key == first.key
+    assert count("root", once).key() == first.key()
     twice = replace(once, load=(*once.load, *once.load))
-    assert len({first.key, count("other", once).key, count("root", twice).key, count("root", once, ("a",)).key}) == 4
+    assert (
+        len({one.key() for one in (first, count("other", once), count("root", twice), count("root", once, ("a",)))})
+        == 4
+    )
     assert count("root", replace(once, load=())) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\n", b"read:20\n", b"read:20:5\n 1: x\n", b"read:20:5\n" + b" " * 65 + b"1: 5\n",
+     b"\xff5FORP42" + bytes(40), b" 1: 5\n", b"read:20:5\n 1: 5 call:5 \x00:1\n"],
+)  # fmt: skip
+@pytest.mark.attack
+def test_what_is_no_profile_as_text_is_never_given_to_a_compiler(data: bytes) -> None:
+    assert not load_profile.is_profile(data)
+    assert load_profile.is_profile(PROFILE + b"write.part.0:9:1\n 3.2: 4 read:4 _x$y:1\n 4: inlined:7\n  1: 7\n")

@@ -59,7 +59,8 @@ class HiddenValues:
             if text.endswith(b'"...'):
                 inner = text[1:-4]
                 for form, mark in forms:
-                    cut = next((n for n in range(len(form) - 1, LEAST - 1, -1) if inner.endswith(form[:n])), 0)
+                    most = min(len(form) - 1, len(inner))
+                    cut = next((n for n in range(most, LEAST - 1, -1) if inner.endswith(form[:n])), 0)
                     if cut:
                         return b'"' + inner[:-cut] + mark + b'"...'
             return text

@@ -16,7 +16,7 @@ from vmtailor.analysis.changes.effects import Predict
 from vmtailor.analysis.cost import load_latency
 from vmtailor.analysis.cost.attribution import by_table, rows_of
 from vmtailor.analysis.guests.machine_variants import countable
-from vmtailor.base.cache.store import Store, digest
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, regular_files
 from vmtailor.base.natives import Natives
@@ -145,8 +145,7 @@ def _with_hardware(machine: Machine, wanted: Sequence[Candidate]) -> Machine:
 
 def bundle_means(subject: Booted, out: Path) -> Means:
     """Return the means to change a bundle's machine."""
-    content = digest(records.to_bytes(subject.loaded.bundle))
-    load = profiled_kernel.counted_load(subject.booter, subject.machine, subject.workload, content, out)
+    load = profiled_kernel.counted_load(subject.booter, subject.machine, subject.workload, subject.natives, out)
     rebuild = bundle_kernel.Rebuilder(subject.loaded, subject.store, load)
     return Means(out, Path(), rebuild, subject.loaded.config, compiled=rebuild.compiled, tuned=subject.loaded.is_tuned)
 

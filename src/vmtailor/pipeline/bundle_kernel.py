@@ -144,7 +144,10 @@ def bring_profile(loaded: BundleFolder, made: Plan, store: Store) -> None:
             f"the bundle {loaded.path} has not the profile {sha256[:16]} that its kernel was compiled by",
             hint="get the bundle again, or fit the image again",
         )
-    load_profile.keep(loaded.data(load_profile.FILE, load_profile.MOST_BYTES), store)
+    data = loaded.data(load_profile.FILE, load_profile.MOST_BYTES)
+    if not load_profile.is_profile(data):
+        raise UserInputError(f"{load_profile.FILE} of the bundle {loaded.path} is no profile of a load")
+    load_profile.keep(data, store)
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -13,10 +13,8 @@ from typing import Any
 from vmtailor.analysis.changes import choice
 from vmtailor.analysis.changes.change_catalogue import SPOKEN
 from vmtailor.analysis.guests import machine_variants
-from vmtailor.base.cache.store import digest
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.files import temporary
-from vmtailor.base.files.digests import sha256_of
 from vmtailor.base.progress import step
 from vmtailor.base.text import plural
 from vmtailor.booting.bundle_booter import ExercisedBooter
@@ -118,9 +116,8 @@ class NamedChanges:
         if asked.flags.get(load_profile.FLAG) != load_profile.LOAD:
             return asked
         subject, base = self.found.subject, self._counted
-        content = digest(*(sha256_of(Path(disk.path)) for disk in base.disks))
         with temporary.held_folder(subject.scratch) as folder:
-            load = profiled_kernel.counted_load(self._booter, base, self._workload, content, folder)
+            load = profiled_kernel.counted_load(self._booter, base, self._workload, subject.natives, folder)
             return profiled_kernel.named(asked, lambda one: (self._plan(one), self.found.source), subject.store, load)
 
     def _made(self, folder: Path, changes: Sequence[Change], machine: Machine) -> tuple[Machine, tuple[Change, ...]]:

@@ -12,7 +12,7 @@ from vmtailor.analysis.cost import block_ranges
 from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import BuildError, UserInputError
-from vmtailor.base.files import records
+from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.booting.bundle_booter import ExercisedBooter
 from vmtailor.drivers.kernel import load_profile, make
@@ -22,6 +22,7 @@ from vmtailor.model.boots.counters import Counters
 from vmtailor.model.boots.workload import Exercised
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.plan import Plan
+from vmtailor.pipeline import keys
 from vmtailor.pipeline.change_means import KernelRequest
 from vmtailor.stages import build
 
@@ -31,10 +32,10 @@ _LAYOUT = "1"
 
 @dataclass(frozen=True)
 class CountedLoad:
-    """A load that a kernel can be booted under. `key`: digest of the machine and the exercise, without the kernel.
+    """A load that a kernel can be booted under. `key`: gives everything but the kernel that such a boot depends on.
     `boot`: boots a kernel with everything counted."""
 
-    key: str
+    key: Callable[[], str]
     boot: Callable[[Path], tuple[Boot, Counters | None]]
 
 
@@ -54,9 +55,9 @@ def named(
 
 
 def counted_load(
-    booter: ExercisedBooter, machine: Machine, workload: Exercised, subject: str, scratch: Path
+    booter: ExercisedBooter, machine: Machine, workload: Exercised, natives: Natives, scratch: Path
 ) -> CountedLoad | None:
-    """Return the load of a machine's exercise; None where it has none. `subject`: digest of what is on its disk."""
+    """Return the load of a machine's exercise; None where it has none."""
     exercise = workload.run.exercise
     if exercise is None or not exercise.load:
         return None
@@ -66,8 +67,7 @@ def counted_load(
         found, gathered = booter(replace(machine, kernel=str(kernel)), workload, scratch)
         return found, gathered.counters
 
-    of_machine = (str(machine.memory_bytes), str(machine.cpus), machine.cpu_model, *machine.words)
-    return CountedLoad(digest(subject, records.to_bytes(exercise), *of_machine), boot)
+    return CountedLoad(lambda: keys.of_run(block_ranges, machine, exercise, natives), boot)
 
 
 def counting(plan: Plan) -> make.Toolchain:
@@ -99,6 +99,6 @@ def digest_for(plan: Plan, source: SourceTree, store: Store, load: CountedLoad) 
             data = load_profile.symbolized(ranges, build.with_debug_information(kernel), llvm)
         (folder / load_profile.FILE).write_bytes(data)
 
-    key = digest(_LAYOUT, build.kernel_key(plan, source.digest, toolchain), load.key)
+    key = digest(_LAYOUT, build.kernel_key(plan, source.digest, toolchain), load.key())
     folder = store.get(load_profile.KIND, key, fill)
     return load_profile.keep((folder / load_profile.FILE).read_bytes(), store)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -14,10 +14,10 @@ from vmtailor.fleet.model.entry import FleetEntry
 from vmtailor.fleet.model.fleet_record import ImageStanding
 from vmtailor.fleet.model.orders import Job, Order, RunOutcome, TaskAnswer
 from vmtailor.fleet.run import conduct, graph
-from vmtailor.fleet.run.conduct import Conductor, Needed
+from vmtailor.fleet.run.conduct import Conductor
 from vmtailor.fleet.run.dask_engine import Ended, SeenSlot
 from vmtailor.fleet.run.graph import Graph, ImageWork, Task
-from vmtailor.fleet.run.task_runner import Hidden
+from vmtailor.fleet.run.task_runner import Hidden, Needed
 from vmtailor.model.fit_part import FitPart
 
 
@@ -50,26 +50,18 @@ class FakeEngine:
     running: dict[str, tuple[Order, str]] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     off: list[str] = field(default_factory=list)
-    needed: list[tuple[Sequence[Hidden], Hidden | None]] = field(default_factory=list)
+    needed: list[Needed] = field(default_factory=list)
 
     def slots(self, *, now: bool = False) -> tuple[SeenSlot, ...]:
         return tuple(SeenSlot(f"tls://w{number}", f"w{number}", "d") for number in range(self.count))
 
-    def begin(
-        self,
-        name: str,
-        order: Order,
-        worker: str,
-        secrets: Sequence[Hidden],
-        login: Hidden | None,
-        variables: Hidden | None = None,
-    ) -> None:
+    def begin(self, name: str, order: Order, worker: str, needed: Needed) -> None:
         assert worker not in {one for _, one in self.running.values()}, "one task a slot"
         assert name not in self.names, "no name twice"
         self.names.add(name)
         self.begun.append((name, order, worker))
         self.running[name] = (order, worker)
-        self.needed.append((secrets, login))
+        self.needed.append(needed)
 
     def call_off(self, name: str) -> None:
         self.off.append(name)
@@ -284,8 +276,10 @@ def test_what_only_a_failed_image_waits_for_is_not_begun_and_what_runs_is_called
 def test_secrets_go_with_the_orders_and_are_in_no_order() -> None:
     engine = FakeEngine(1)
     secret = Hidden("canary")
-    Conductor(Graph(entries("a")), engine, order_of, needed=lambda entry: Needed((secret,), secret)).conduct()
-    assert all(one == ((secret,), secret) for one in engine.needed)
+    needed = Needed((secret,), secret, secret)
+    Conductor(Graph(entries("a")), engine, order_of, needed=lambda entry: needed).conduct()
+    assert engine.needed
+    assert all(one == needed for one in engine.needed)
     assert "canary" not in repr(engine.begun)
     assert "canary" not in repr(engine.needed)
 

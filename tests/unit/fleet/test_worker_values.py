@@ -9,6 +9,7 @@ from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.fleet.model.entry import FleetEntry, ValueFrom, Variable
 from vmtailor.fleet.model.orders import Job, Order
 from vmtailor.fleet.run import entry_fit, worker_values
+from vmtailor.fleet.run.entry_fit import Variables
 from vmtailor.model.fit_part import FitPart
 
 CANARY = "canary-7f3a91"
@@ -87,7 +88,7 @@ def test_a_folder_of_secrets_must_be_there(tmp_path: Path) -> None:
 
 def test_options_of_a_fit_have_the_values_of_the_list_and_names_of_secrets(tmp_path: Path) -> None:
     order = Order(Job.FIT, FitPart.TRACE, entry())
-    options = entry_fit.options_of(order, tmp_path, None, (("MODE", "a"),), ("PASSWORD",))
+    options = entry_fit.options_of(order, tmp_path, None, Variables((("MODE", "a"),), ("PASSWORD",)))
     assert (options.env, options.secret_env) == ((("MODE", "a"),), ("PASSWORD",))
     bare = entry_fit.options_of(order, tmp_path, None)
     assert not bare.asked & {"env", "secret_env"}

@@ -26,8 +26,13 @@ KIND, FILE = "kernel-profile", "load.profile"
 #: Most bytes of a profile. That of a whole load has less than one MB.
 MOST_BYTES = 32 << 20
 _PROFGEN_S = 600.0
-#: A function of a profile: its name, all of its samples, and its entries.
-_FUNCTION = re.compile(r"^[^\s:][^\n:]{0,999}:[0-9]{1,20}:[0-9]{1,20}$", re.M)
+#: A line of a profile: a function with all of its samples and its entries; a source line with its samples, and with
+#: what was called there or the function that is inlined. clang takes other formats, too: they are refused.
+_NAME, _NUMBER = rb"[\w.$]{1,1000}", rb"[0-9]{1,20}"
+_FUNCTION = re.compile(rb"%b:%b:%b" % (_NAME, _NUMBER, _NUMBER))
+_LINE = re.compile(
+    rb" {1,64}%b(?:\.%b)?: (?:%b(?: %b:%b){0,200}|%b:%b)" % (_NUMBER, _NUMBER, _NUMBER, _NAME, _NUMBER, _NAME, _NUMBER)
+)
 
 
 def digest_of(flags: Sequence[str]) -> str | None:
@@ -68,9 +73,17 @@ def symbolized(ranges: str, vmlinux: Path, llvm: str) -> bytes:
         except process.CommandFailed as error:
             raise _no_profile(error.finished.error_text, name) from error
         data = out.read_bytes() if out.is_file() else b""
-    if not _FUNCTION.search(data.decode("utf-8", "replace")):
+    if not is_profile(data):
         raise _no_profile(done.error_text, name)
     return data
+
+
+def is_profile(data: bytes) -> bool:
+    """Return whether bytes are a profile as text, of one function or more."""
+    lines = data.split(b"\n")
+    return bool(_FUNCTION.fullmatch(lines[0])) and all(
+        _LINE.fullmatch(line) or _FUNCTION.fullmatch(line) or not line for line in lines
+    )
 
 
 def _no_profile(said: str, folder: str) -> BuildError:

@@ -13,7 +13,7 @@ from vmtailor.fleet.model.entry import FleetEntry
 from vmtailor.fleet.model.orders import Order, RunOutcome, TaskAnswer
 from vmtailor.fleet.run.dask_engine import Ended, SeenSlot
 from vmtailor.fleet.run.graph import Graph, Task
-from vmtailor.fleet.run.task_runner import Hidden
+from vmtailor.fleet.run.task_runner import Needed
 
 #: Seconds that a fleet waits for a worker that is able to do something.
 PATIENCE_S = 60.0
@@ -26,24 +26,11 @@ class Engine(Protocol):
 
     def slots(self, *, now: bool = False) -> tuple[SeenSlot, ...]: ...
 
-    def begin(
-        self, name: str, order: Order, worker: str, secrets: Sequence[Hidden], login: Hidden | None,
-        variables: Hidden | None,
-    ) -> None: ...  # fmt: skip
+    def begin(self, name: str, order: Order, worker: str, needed: Needed) -> None: ...
 
     def call_off(self, name: str) -> None: ...
 
     def ended(self, timeout_s: float) -> list[Ended]: ...
-
-
-@dataclass(frozen=True)
-class Needed:
-    """The things that the worker of an entry needs, and no record has: texts that no log shows, credentials of
-    registries, and the values of variables that the list holds, as JSON."""
-
-    secrets: tuple[Hidden, ...] = ()
-    login: Hidden | None = None
-    variables: Hidden | None = None
 
 
 @dataclass(eq=False)
@@ -95,9 +82,8 @@ class Conductor:
             task = self.graph.next_for(worker, addresses.keys(), self.clock())
             if task is None:
                 continue
-            needed = self.needed(task.works[0].entry)
             self._running[task.name] = task
-            self.engine.begin(task.name, self.order(task), address, needed.secrets, needed.login, needed.variables)
+            self.engine.begin(task.name, self.order(task), address, self.needed(task.works[0].entry))
 
     def _drop(self) -> None:
         """Call off what nobody waits for any more."""

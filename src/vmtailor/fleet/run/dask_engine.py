@@ -8,7 +8,7 @@ import contextlib
 import queue
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from vmtailor.fleet.model.addresses import Address
 from vmtailor.fleet.model.orders import Order, RunOutcome, TaskAnswer
 from vmtailor.fleet.run import engine_settings, worker_slot
 from vmtailor.fleet.run.certificates import Certificates
-from vmtailor.fleet.run.task_runner import Hidden
+from vmtailor.fleet.run.task_runner import Needed
 from vmtailor.fleet.run.worker_slots import DIGEST_MARK, STARTS_MARK
 
 #: Seconds within which a scheduler answers, and that it may be out of reach.
@@ -89,14 +89,11 @@ class DaskEngine:
         self._answered = time.monotonic()
         self._seen = tuple(_seen(address, one) for address, one in found.items())
 
-    def begin(
-        self, name: str, order: Order, worker: str, secrets: Sequence[Hidden], login: Hidden | None,
-        variables: Hidden | None = None,
-    ) -> None:  # fmt: skip
+    def begin(self, name: str, order: Order, worker: str, needed: Needed) -> None:
         """Order a run of a worker, by its address."""
         self._answers.pop(name, None)
         future: Any = self.client.submit(
-            self.work, name, records.to_bytes(order), tuple(secrets), login, variables,
+            self.work, name, records.to_bytes(order), needed,
             key=name, workers=[worker], allow_other_workers=False, retries=0, pure=False,
         )  # fmt: skip
         self._futures[name], self._workers[name] = future, worker

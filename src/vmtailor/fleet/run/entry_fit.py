@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,31 +18,28 @@ from vmtailor.pipeline.reverify import VerifyRequest
 MOST_FAILURES = 3
 
 
-def done(
-    order: Order,
-    folder: Path,
-    authfile: Path | None,
-    plain: tuple[tuple[str, str], ...] = (),
-    secret: tuple[str, ...] = (),
-) -> TaskAnswer:
-    """Do what is ordered. `folder`: for the exercise's file. `authfile`: credentials of registries. `plain`: variables
-    of the container, `secret`: names of those whose values are known to this process. Raises what `fit` and `verify`
-    raise."""
+@dataclass(frozen=True)
+class Variables:
+    """Variables of a container. `secret`: names of those whose values are known to this process."""
+
+    plain: tuple[tuple[str, str], ...] = ()
+    secret: tuple[str, ...] = ()
+
+
+def done(order: Order, folder: Path, authfile: Path | None, variables: Variables = Variables()) -> TaskAnswer:
+    """Do what is ordered. `folder`: for the exercise's file. `authfile`: credentials of registries. Raises what `fit`
+    and `verify` raise."""
     if order.job is Job.VERIFY:
-        return _verified(order, plain, secret)
-    options = options_of(order, folder, authfile, plain, secret)
+        return _verified(order, variables)
+    options = options_of(order, folder, authfile, variables)
     end = fit_parts.do(order.part, options, place=bool(order.out))
     told = _told(end.run) if end.run is not None else TaskAnswer(RunOutcome.DONE)
     return replace(told, keys=tuple(end.keys.items()), spare=end.spare, fit_key=end.fit_key)
 
 
 def options_of(
-    order: Order,
-    folder: Path,
-    authfile: Path | None,
-    plain: tuple[tuple[str, str], ...] = (),
-    secret: tuple[str, ...] = (),
-) -> FitOptions:
+    order: Order, folder: Path, authfile: Path | None, variables: Variables = Variables()
+) -> FitOptions:  # fmt: skip
     """Return the options of a fit, as the command line would make them: only what the entry names is asked for."""
     entry = order.entry
     asked: dict[str, Any] = {
@@ -60,8 +57,8 @@ def options_of(
         "privileged": entry.privileged,
         "authfile": authfile,
         "boots": order.boots,
-        "env": plain,
-        "secret_env": secret,
+        "env": variables.plain,
+        "secret_env": variables.secret,
     }
     if entry.exercise:
         asked["exercise_file"] = folder / "exercise.toml"
@@ -96,8 +93,8 @@ def _told(run: FitRun) -> TaskAnswer:
     )
 
 
-def _verified(order: Order, plain: tuple[tuple[str, str], ...], secret: tuple[str, ...]) -> TaskAnswer:
-    asked = VerifyRequest(Path(order.out), Clock.INSTRUCTIONS, env=plain, secret_env=secret)
+def _verified(order: Order, variables: Variables) -> TaskAnswer:
+    asked = VerifyRequest(Path(order.out), Clock.INSTRUCTIONS, env=variables.plain, secret_env=variables.secret)
     prepared = reverify.prepare(asked)
     found = reverify.verify_prepared(prepared)
     return TaskAnswer(RunOutcome.DONE, verified=found.passed, says="; ".join(found.failures[:MOST_FAILURES]))

@@ -15,11 +15,11 @@ from vmtailor.fleet.model.fleet_record import FleetImage, FleetRecord
 from vmtailor.fleet.model.orders import Job, Order, RunOutcome, TaskAnswer
 from vmtailor.fleet.run import clusters, graph
 from vmtailor.fleet.run.clusters import Cluster, ClusterPlace
-from vmtailor.fleet.run.conduct import Conductor, Needed
+from vmtailor.fleet.run.conduct import Conductor
 from vmtailor.fleet.run.dask_engine import SeenSlot
 from vmtailor.fleet.run.fleet_folder import FleetFolder
 from vmtailor.fleet.run.graph import Graph, Task
-from vmtailor.fleet.run.task_runner import Hidden
+from vmtailor.fleet.run.task_runner import Hidden, Needed
 from vmtailor.model.fit_part import FitPart
 from vmtailor.model.host_fingerprint import Fingerprint
 from vmtailor.pipeline import fit
@@ -57,7 +57,7 @@ class FleetJob:
 
     def needed_for(self, entry: FleetEntry) -> Needed:
         """Return what a worker needs for an entry, beside its orders."""
-        return replace(self.needed, variables=self.variables.get(entry.name))
+        return replace(self.needed, variables=self.variables.get(entry.name, Hidden()))
 
 
 def run(job: FleetJob, view: View) -> FleetRecord:

@@ -12,8 +12,7 @@ from typing import Any
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.regular_files import read_regular
-from vmtailor.fleet.run.conduct import Needed
-from vmtailor.fleet.run.task_runner import Hidden
+from vmtailor.fleet.run.task_runner import Hidden, Needed
 
 _MOST_BYTES = 1 << 20
 #: Shorter texts than this are in every log.

@@ -22,6 +22,7 @@ from vmtailor.base.errors import HostError, VmtailorError
 from vmtailor.base.files import records, regular_files, temporary
 from vmtailor.fleet.model.orders import Order, RunOutcome, TaskAnswer
 from vmtailor.fleet.run import entry_fit
+from vmtailor.fleet.run.entry_fit import Variables
 from vmtailor.pipeline import run_environment, shared_results
 
 #: Longest message of an error in an answer, in characters.
@@ -51,7 +52,8 @@ def run(given: TaskInput) -> TaskAnswer:
                 regular_files.write_atomic(authfile, given.credentials.encode(), private=True)
             plain = msgspec.json.decode(given.plain, type=dict[str, str]) if given.plain else {}
             run_environment.know(given.secret)
-            return entry_fit.done(order, folder, authfile, tuple(plain.items()), tuple(given.secret))
+            variables = Variables(tuple(plain.items()), tuple(given.secret))
+            return entry_fit.done(order, folder, authfile, variables)
     except HostError as error:
         return _failed(RunOutcome.HOST, error)
     except VmtailorError as error:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -43,12 +43,13 @@ class Hidden:
 
 
 @dataclass(frozen=True)
-class GivenVariables:
-    """Variables of a container. `plain`: names and values that its list has, as JSON. `secret`: those that the worker
-    has looked up, which no log shows."""
+class Needed:
+    """The things that the worker of an entry needs, and no record has: texts that no log shows, credentials of
+    registries, and the values of variables that the list holds, as JSON."""
 
-    plain: str = field(default="", repr=False)
-    secret: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secrets: tuple[Hidden, ...] = ()
+    login: Hidden | None = None
+    variables: Hidden = Hidden()
 
 
 def adopt_orphans() -> None:
@@ -58,32 +59,31 @@ def adopt_orphans() -> None:
 
 def run(
     order: Order,
-    secrets: Sequence[Hidden] = (),
-    credentials: Hidden | None = None,
-    variables: GivenVariables = GivenVariables(),
+    needed: Needed = Needed(),
+    secret: Mapping[str, str] | None = None,
     *,
     is_called_off: Callable[[], bool] = lambda: False,
     stop: Stop | None = None,
     program: Sequence[str] = PROGRAM,
 ) -> TaskAnswer:
-    """Run a task to its end, and return its answer. `secrets`: texts that its log must not show. `variables`: of its
-    container. `is_called_off`: asked again and again; True ends it. `stop`: ends it, too."""
+    """Run a task to its end, and return its answer. `secret`: variables of its container that this worker has looked
+    up. `is_called_off`: asked again and again; True ends it. `stop`: ends it, too."""
     began = time.monotonic()
     guard.start()  # it stays
     before = _children()
     with temporary.held_folder() as folder, concurrency.stopped_by(stop or Stop()):
         answer_file, log_file = folder / "answer.json", folder / "log"
         given = msgspec.json.encode({
-            "order": records.to_bytes(order), "credentials": credentials.text if credentials is not None else "",
-            "plain": variables.plain, "secret": dict(variables.secret),
+            "order": records.to_bytes(order), "credentials": needed.login.text if needed.login is not None else "",
+            "plain": needed.variables.text, "secret": dict(secret or {}),
         })  # fmt: skip
         outcome = RunOutcome.NEVER
         with contextlib.suppress(concurrency.Stopped):
             outcome = _ran(given, [*program, str(answer_file)], log_file, order.limit_s, is_called_off)
         _wait_for_orphans(before)
         answer = _answer(outcome, answer_file)
-        hidden = [one.text for one in (*secrets, *([credentials] if credentials else ())) if one.text]
-        values = HiddenValues(tuple(variables.secret.items()))
+        hidden = [one.text for one in (*needed.secrets, *([needed.login] if needed.login else ())) if one.text]
+        values = HiddenValues(tuple((secret or {}).items()))
         log = _end_of(log_file, hidden, values) if answer.outcome is not RunOutcome.DONE else ""
         says, hint = (values.text(_without(text, hidden)) for text in (answer.says, answer.hint))
         seconds = answer.seconds or time.monotonic() - began

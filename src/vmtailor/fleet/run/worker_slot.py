@@ -21,7 +21,7 @@ from vmtailor.fleet.model.addresses import LOOPBACK, Address
 from vmtailor.fleet.model.orders import Order, RunOutcome, TaskAnswer
 from vmtailor.fleet.run import certificates, engine_settings, task_runner, worker_values
 from vmtailor.fleet.run.certificates import Certificates
-from vmtailor.fleet.run.task_runner import GivenVariables, Hidden
+from vmtailor.fleet.run.task_runner import Needed
 
 #: Seconds within which a slot reaches its scheduler, or is given up.
 REACHED_S = 30
@@ -33,16 +33,9 @@ _stop = Stop()
 task_program: Sequence[str] = task_runner.PROGRAM
 
 
-def carry_out(
-    key: str,
-    order: bytes,
-    secrets: tuple[Hidden, ...],
-    credentials: Hidden | None,
-    variables: Hidden | None = None,
-) -> None:
+def carry_out(key: str, order: bytes, needed: Needed) -> None:
     """Do a task, as the engine's thread calls it, and tell its answer. Raises nothing that a log would show. `key`: by
-    which the engine knows the task; `variables`: those whose values the list has, as JSON. Others are looked up
-    here."""
+    which the engine knows the task. Variables whose values the list has not are looked up here."""
     from distributed import get_worker
 
     tasks = get_worker().state.tasks
@@ -57,14 +50,8 @@ def carry_out(
     except HostError as error:
         return tell(key, TaskAnswer(RunOutcome.HOST, says=error.message, hint=error.hint))
     answer = task_runner.run(
-        asked,
-        secrets,
-        credentials,
-        GivenVariables(variables.text if variables is not None else "", looked_up),
-        is_called_off=is_called_off,
-        stop=_stop,
-        program=task_program,
-    )
+        asked, needed, looked_up, is_called_off=is_called_off, stop=_stop, program=task_program,
+    )  # fmt: skip
     return tell(key, answer)
 
 
